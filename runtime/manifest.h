@@ -1,0 +1,65 @@
+/* manifest.h: the text part of a pack as plain structs (docs/ABI.md section 2). */
+#ifndef PISA_RUNTIME_MANIFEST_H
+#define PISA_RUNTIME_MANIFEST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "runtime/method.h"
+#include "runtime/sha256.h"
+#include "runtime/status.h"
+
+enum pisa_kernel_id {
+  PISA_KERNEL_STATISTICS,
+  PISA_KERNEL_ROUTE,
+  PISA_KERNEL_ATTEND,      /* n_k % 64 == 0 and a full first tile */
+  PISA_KERNEL_ATTEND_EDGE, /* any other shape */
+  PISA_N_KERNELS
+};
+extern const char *const pisa_kernel_names[PISA_N_KERNELS]; /* "statistics", ... */
+
+enum { PISA_ENTRY_LENGTH = 64, PISA_SMEM_DYNAMIC = -1 };
+struct pisa_kernel {
+  bool present;
+  char entry[PISA_ENTRY_LENGTH]; /* name of the function in the code */
+  int threads;                   /* of a CTA */
+  int smem_bytes;                /* dynamic shared memory, or PISA_SMEM_DYNAMIC: depends on NT */
+  int registers;                 /* per thread at entry, as ptxas reported; 0: not reported */
+  int spill_bytes;               /* as ptxas reported */
+};
+
+struct pisa_part { /* bytes [offset, offset + size) behind the manifest */
+  bool present;
+  size_t offset, size;
+  char sha256[PISA_SHA256_HEX + 1];
+};
+
+struct pisa_variant {
+  const char *choices; /* "half_tile=off density=0.15"; "" when there are none */
+  struct pisa_method method;
+  struct pisa_part ptx, cubin; /* ptx is always present */
+  struct pisa_kernel kernels[PISA_N_KERNELS];
+};
+
+struct pisa_manifest {
+  char *text; /* the whole manifest, NUL-terminated */
+  char
+      *words; /* the same bytes cut into strings; what the const char * of all structs point into */
+  const char *name, *compiler, *target, *spec_sha256;
+  int ptx_version; /* 86 for PTX ISA 8.6 */
+  bool validated;
+  int n_variants;
+  struct pisa_variant *variants; /* n_variants of them */
+};
+
+/* Parses |size| bytes. On failure |out| is empty and |error| names the line. Free with _clear. */
+pisa_status pisa_manifest_parse(const char *text, size_t size, struct pisa_manifest *out,
+                                pisa_error *error);
+void pisa_manifest_clear(struct pisa_manifest *manifest);
+
+/* Value of choice |name| (|length| characters) in a line of choices; NULL when it is not there.
+   |value_length| gets the number of characters. */
+const char *pisa_choice_find(const char *choices, const char *name, size_t length,
+                             size_t *value_length);
+
+#endif
