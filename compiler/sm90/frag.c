@@ -1,0 +1,192 @@
+/* What is done to matrices in registers; the layouts are drawn in frag.h. */
+#include "compiler/sm90/frag.h"
+
+#include <assert.h>
+#include <math.h>
+
+static int registers(const struct frag *f) {
+  return f->columns / 2;
+}
+
+static int registers_a(const struct frag_a *a) {
+  return a->columns / 4;
+}
+
+struct frag frag_new(struct ir *k, int columns) {
+  struct frag f = {.columns = columns};
+  assert(columns % 8 == 0 && registers(&f) <= FRAG_MAX);
+  for (int i = 0; i < registers(&f); i++) {
+    f.r[i] = var_new(k, k->f32);
+  }
+  return f;
+}
+
+struct frag_a frag_a_new(struct ir *k, int columns) {
+  struct frag_a a = {.columns = columns};
+  assert(columns % K_STEP == 0 && registers_a(&a) <= FRAG_A_MAX);
+  for (int i = 0; i < registers_a(&a); i++) {
+    a.r[i] = var_new(k, k->i32);
+  }
+  return a;
+}
+
+struct rowvec rowvec_new(struct ir *k) {
+  return (struct rowvec){{var_new(k, k->f32), var_new(k, k->f32)}};
+}
+
+void frag_clear(struct ir *k, const struct frag *f) {
+  for (int i = 0; i < registers(f); i++) {
+    set(k, f->r[i], f32(k, 0));
+  }
+}
+
+void frag_a_copy(struct ir *k, const struct frag_a *to, const struct frag_a *from) {
+  assert(to->columns == from->columns);
+  for (int i = 0; i < registers_a(to); i++) {
+    set(k, to->r[i], get(k, from->r[i]));
+  }
+}
+
+struct rowval rowvec_get(struct ir *k, const struct rowvec *v) {
+  return (struct rowval){{get(k, v->r[0]), get(k, v->r[1])}};
+}
+
+void rowvec_set(struct ir *k, const struct rowvec *v, struct rowval x) {
+  for (int r = 0; r < FRAG_ROWS; r++) {
+    set(k, v->r[r], x.r[r]);
+  }
+}
+
+void rowvec_fill(struct ir *k, const struct rowvec *v, val x) {
+  rowvec_set(k, v, (struct rowval){{x, x}});
+}
+
+val frag_lane_column(struct ir *k, const struct lanes *lanes) {
+  return mul_const(k, bit_and(k, lanes->lane, i32(k, 3)), 2);
+}
+
+val frag_lane_row(struct ir *k, const struct lanes *lanes) {
+  val warp = bit_and(k, lanes->warp, i32(k, 3));
+  return add(k, mul_const(k, warp, 16), shift_right(k, lanes->lane, i32(k, 2)));
+}
+
+void frag_scale_rows(struct ir *k, const struct frag *f, struct rowval x) {
+  for (int i = 0; i < registers(f); i++) {
+    set(k, f->r[i], mul(k, get(k, f->r[i]), x.r[frag_row_of(i)]));
+  }
+}
+
+/* Four chains per row: nothing downstream reassociates a 64-long one. */
+enum { CHAINS = 4 };
+
+static int chain_of(int i) {
+  return 2 * ((i >> 2) & 1) + (i & 1);
+}
+
+static val combine(struct ir *k, const val chain[CHAINS], val (*op)(struct ir *, val, val)) {
+  return op(k, op(k, chain[0], chain[1]), op(k, chain[2], chain[3]));
+}
+
+static void feed(struct ir *k, val chain[CHAINS], int i, val x, val (*op)(struct ir *, val, val)) {
+  val *slot = &chain[chain_of(i)];
+  *slot = is_null(*slot) ? x : op(k, *slot, x);
+}
+
+struct rowval frag_row_max(struct ir *k, const struct frag *f) {
+  assert(f->columns >= 16);
+  val chain[FRAG_ROWS][CHAINS] = {0};
+  for (int i = 0; i < registers(f); i++) {
+    feed(k, chain[frag_row_of(i)], i, get(k, f->r[i]), maximum);
+  }
+  return (struct rowval){
+      {quad_max(k, combine(k, chain[0], maximum)), quad_max(k, combine(k, chain[1], maximum))}};
+}
+
+struct rowval frag_exp2(struct ir *k, const struct frag *f, val c, struct rowval offset) {
+  assert(f->columns >= 16);
+  val chain[FRAG_ROWS][CHAINS] = {0};
+  for (int i = 0; i < registers(f); i++) {
+    int r = frag_row_of(i);
+    val x = exp2_approx(k, fused(k, get(k, f->r[i]), c, offset.r[r]));
+    set(k, f->r[i], x);
+    feed(k, chain[r], i, x, add);
+  }
+  return (struct rowval){{combine(k, chain[0], add), combine(k, chain[1], add)}};
+}
+
+void frag_to_a(struct ir *k, const struct frag_a *a, const struct frag *f) {
+  assert(a->columns == f->columns);
+  for (int i = 0; i < registers_a(a); i++) {
+    set(k, a->r[i], pack_bf16(k, get(k, f->r[2 * i]), get(k, f->r[2 * i + 1])));
+  }
+}
+
+void frag_a_load(struct ir *k, const struct frag_a *a, const struct tile *tile,
+                 const struct lanes *lanes) {
+  assert(tile->rows == 64 && tile->columns == a->columns);
+  struct tile_lane lane = tile_lane_new(k, tile, lanes);
+  for (int s = 0; s < a->columns / K_STEP; s++) {
+    val address = tile_lane_address(k, &lane, s), x[4];
+    ir_asm(k, "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {$0, $1, $2, $3}, [$4];",
+           "=r,=r,=r,=r,r,~{memory}", k->i32, 4, x, 1, &address);
+    for (int z = 0; z < 4; z++) {
+      set(k, a->r[4 * s + z], x[z]);
+    }
+  }
+}
+
+void frag_a_scale_rows(struct ir *k, const struct frag_a *a, struct rowval x) {
+  for (int i = 0; i < registers_a(a); i++) {
+    val pair = get(k, a->r[i]), scale = x.r[i & 1];
+    set(k, a->r[i], pack_bf16(k, mul(k, bf16_lo(k, pair), scale), mul(k, bf16_hi(k, pair), scale)));
+  }
+}
+
+void frag_store_scaled(struct ir *k, const struct frag *f, struct rowval x, const struct tile *tile,
+                       const struct lanes *lanes) {
+  assert(tile->rows == 64 && tile->columns == f->columns);
+  struct tile_lane lane = tile_lane_new(k, tile, lanes);
+  for (int s = 0; s < f->columns / K_STEP; s++) {
+    val operands[5] = {tile_lane_address(k, &lane, s)};
+    for (int z = 0; z < 4; z++) {
+      int i = 2 * (4 * s + z);
+      val lo = mul(k, get(k, f->r[i]), x.r[z & 1]), hi = mul(k, get(k, f->r[i + 1]), x.r[z & 1]);
+      operands[1 + z] = pack_bf16(k, lo, hi);
+    }
+    ir_asm(k, "stmatrix.sync.aligned.m8n8.x4.shared.b16 [$0], {$1, $2, $3, $4};",
+           "r,r,r,r,r,~{memory}", NO_TYPE, 0, NULL, 5, operands);
+  }
+}
+
+struct column_mask column_mask_new(struct ir *k, const val words[4], const struct lanes *lanes) {
+  struct column_mask mask;
+  val shift = frag_lane_column(k, lanes);
+  for (int w = 0; w < 4; w++) {
+    mask.word[w] = shift_right(k, words[w], shift);
+  }
+  return mask;
+}
+
+/* The bias of one column, -inf where masked: one value for both rows. */
+static val column_bias(struct ir *k, int column, const struct column_mask *mask,
+                       const struct mask_bias *bias) {
+  val bit = bit_and(k, mask->word[column / 32], i32(k, (int64_t)1 << (column % 32)));
+  val b = bias->bias;
+  if (!is_null(bias->short_column)) {
+    b = choose(k, is_eq(k, bias->short_column, i32(k, column)), bias->short_bias, b);
+  }
+  return choose(k, is_ne(k, bit, i32(k, 0)), f32(k, -INFINITY), b);
+}
+
+void frag_mask_columns(struct ir *k, const struct frag *f, const struct column_mask *mask,
+                       const struct mask_bias *bias) {
+  for (int j = 0; j < f->columns / 8; j++) {
+    for (int q = 0; q < 2; q++) {
+      val b = column_bias(k, 8 * j + q, mask, bias);
+      for (int r = 0; r < FRAG_ROWS; r++) {
+        struct var x = f->r[4 * j + 2 * r + q];
+        set(k, x, add(k, get(k, x), b));
+      }
+    }
+  }
+}

@@ -1,0 +1,89 @@
+/* frag.h: matrices spread over the registers of a warpgroup (128 threads, warp w, lane t), and what
+   is done to them.
+
+   Accumulator, 64 rows x C columns of f32, C/2 registers a thread. Register i = 4 j + 2 r + q holds
+       row     16 w + t / 4 + 8 r          r = 0, 1        a thread has two rows ...
+       column  8 j + 2 (t mod 4) + q       q = 0, 1        ... and C/4 values of each; the quad of
+   lanes with one t / 4 shares them A operand, 64 rows x C columns of bf16, C/4 registers a thread,
+   each a pair of neighbouring columns. Register 4 s + z of k step s (columns [16 s, 16 s + 16)): z
+   = 0: row r=0 left half, 1: row r=1 left, 2: r=0 right, 3: r=1 right. So accumulator registers
+   (2i, 2i + 1) rounded to bf16 are exactly A register i: no shuffle between p and p v.
+
+   A rowvec is one f32 per row of the thread: two. */
+#ifndef PISA_SM90_FRAG_H
+#define PISA_SM90_FRAG_H
+
+#include "compiler/ir/ir.h"
+#include "compiler/sm90/lanes.h"
+#include "compiler/sm90/tile.h"
+
+enum { FRAG_ROWS = 2, FRAG_MAX = 64, FRAG_A_MAX = 32 };
+
+struct frag {
+  int columns;
+  struct var r[FRAG_MAX];
+};
+struct frag_a {
+  int columns;
+  struct var r[FRAG_A_MAX];
+};
+struct rowvec {
+  struct var r[FRAG_ROWS];
+};
+struct rowval { /* the same as values of this moment */
+  val r[FRAG_ROWS];
+};
+
+struct frag frag_new(struct ir *k, int columns);
+struct frag_a frag_a_new(struct ir *k, int columns);
+struct rowvec rowvec_new(struct ir *k);
+void frag_clear(struct ir *k, const struct frag *f);
+void frag_a_copy(struct ir *k, const struct frag_a *to, const struct frag_a *from);
+struct rowval rowvec_get(struct ir *k, const struct rowvec *v);
+void rowvec_set(struct ir *k, const struct rowvec *v, struct rowval x);
+void rowvec_fill(struct ir *k, const struct rowvec *v, val x);
+
+static inline int frag_row_of(int i) {
+  return (i >> 1) & 1; /* r of accumulator register i */
+}
+static inline int frag_column_of(int i) {
+  return 8 * (i >> 2) + (i & 1); /* column of register i, less the lane's 2 (t mod 4) */
+}
+val frag_lane_column(struct ir *k, const struct lanes *lanes); /* 2 (t mod 4) */
+val frag_lane_row(struct ir *k,
+                  const struct lanes *lanes); /* 16 w + t / 4, w = warp in its warpgroup */
+
+void frag_scale_rows(struct ir *k, const struct frag *f, struct rowval x); /* f[row, :] *= x[row] */
+struct rowval frag_row_max(struct ir *k,
+                           const struct frag *f); /* over the whole row (quad-reduced) */
+/* f = 2^(c f + offset[row]); returns this thread's part of the row sums (not quad-reduced). */
+struct rowval frag_exp2(struct ir *k, const struct frag *f, val c, struct rowval offset);
+/* f = to bf16 pairs, as the A operand. */
+void frag_to_a(struct ir *k, const struct frag_a *a, const struct frag *f);
+
+/* A operand <-> a 64-row shared tile. */
+void frag_a_load(struct ir *k, const struct frag_a *a, const struct tile *tile,
+                 const struct lanes *lanes);
+void frag_a_scale_rows(struct ir *k, const struct frag_a *a, struct rowval x);
+/* Rounds f, its rows scaled by x, to bf16 into a 64-row tile. fence_async_proxy and group_sync
+   before the copy engine reads it. */
+void frag_store_scaled(struct ir *k, const struct frag *f, struct rowval x, const struct tile *tile,
+                       const struct lanes *lanes);
+
+/* A column mask of C <= 128 bits as C/32 words, seen by this lane: word w has been shifted right by
+   the lane's 2 (t mod 4), so that bit 8 (j mod 4) + q of word j / 4 is column 8 j + 2 (t mod 4) +
+   q. */
+struct column_mask {
+  val word[4];
+};
+struct column_mask column_mask_new(struct ir *k, const val words[4], const struct lanes *lanes);
+/* f[:, column] = -inf where the mask has a 1, else += bias; |short_column| (a frag column less the
+   lane's, or null): that column gets |short_bias| instead. */
+struct mask_bias {
+  val bias;
+  val short_column, short_bias; /* null vals: no such column */
+};
+void frag_mask_columns(struct ir *k, const struct frag *f, const struct column_mask *mask,
+                       const struct mask_bias *bias);
+
+#endif

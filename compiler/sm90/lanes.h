@@ -1,0 +1,28 @@
+/* lanes.h: who am I, and what a warp or a quad of lanes does together. A warpgroup is four warps,
+ * 128 threads. */
+#ifndef PISA_SM90_LANES_H
+#define PISA_SM90_LANES_H
+
+#include "compiler/ir/ir.h"
+
+struct lanes {
+  val warp; /* index in the CTA, known to be the same for the whole warp */
+  val lane; /* 0..31 */
+};
+struct lanes lanes_new(struct ir *k);
+
+val quad_max(struct ir *k, val f32_value); /* over the four lanes that share lane / 4 */
+val quad_sum(struct ir *k, val f32_value);
+val warp_sum(struct ir *k, val f32_value); /* butterfly: the same order in every lane */
+val warp_sum_u32(struct ir *k, val i32_value);
+val warp_max_u32(struct ir *k, val i32_value);
+val warp_min_u32(struct ir *k, val i32_value);
+val warp_ballot(struct ir *k, val condition); /* bit i: lane i's condition */
+val count_bits(struct ir *k, val word);
+val count_leading_zeros(struct ir *k, val word); /* 32 for 0 */
+val lane_elect(struct ir *k);                    /* true in exactly one lane of a converged warp */
+
+/* Body runs in one lane of the calling warp. */
+#define ONE_THREAD(k) IF (k, lane_elect(k))
+
+#endif

@@ -1,0 +1,64 @@
+/* Stages and their mbarriers; see ring.h. */
+#include "compiler/sm90/ring.h"
+
+#include "compiler/sm90/sync.h"
+
+enum { MBARRIER_BYTES = 8 };
+
+static val barrier(struct ir *k, const struct ring *ring, val stage, bool empty) {
+  int first = ring->barrier_offset + (empty ? ring->stages * MBARRIER_BYTES : 0);
+  return at(k, k->smem, add_const(k, mul_const(k, stage, MBARRIER_BYTES), first));
+}
+
+void ring_init(struct ir *k, const struct ring *ring, int consumers) {
+  for (int s = 0; s < ring->stages; s++) {
+    mbarrier_init(k, barrier(k, ring, i32(k, s), false), 1);
+    mbarrier_init(k, barrier(k, ring, i32(k, s), true), consumers);
+  }
+}
+
+struct ring_place ring_start(struct ir *k) {
+  return (struct ring_place){var_init(k, i32(k, 0)), var_init(k, i32(k, 0))};
+}
+
+struct slot ring_slot(struct ir *k, const struct ring_place *place) {
+  return (struct slot){get(k, place->stage), get(k, place->phase)};
+}
+
+struct slot ring_next(struct ir *k, const struct ring *ring, struct slot slot) {
+  val stage = add_const(k, slot.stage, 1);
+  val wraps = is_eq(k, stage, i32(k, ring->stages));
+  return (struct slot){choose(k, wraps, i32(k, 0), stage),
+                       bit_xor(k, slot.phase, widen_bool(k, wraps))};
+}
+
+void ring_advance(struct ir *k, const struct ring *ring, struct ring_place *place) {
+  struct slot next = ring_next(k, ring, ring_slot(k, place));
+  set(k, place->stage, next.stage);
+  set(k, place->phase, next.phase);
+}
+
+void ring_acquire(struct ir *k, const struct ring *ring, struct slot slot) {
+  mbarrier_wait(k, barrier(k, ring, slot.stage, true), bit_xor(k, slot.phase, i32(k, 1)));
+}
+
+void ring_expect(struct ir *k, const struct ring *ring, struct slot slot, int bytes) {
+  mbarrier_expect(k, ring_full(k, ring, slot), bytes);
+}
+
+val ring_full(struct ir *k, const struct ring *ring, struct slot slot) {
+  return barrier(k, ring, slot.stage, false);
+}
+
+void ring_wait(struct ir *k, const struct ring *ring, struct slot slot) {
+  mbarrier_wait(k, ring_full(k, ring, slot), slot.phase);
+}
+
+void ring_release(struct ir *k, const struct ring *ring, struct slot slot) {
+  mbarrier_arrive(k, barrier(k, ring, slot.stage, true));
+}
+
+val ring_address(struct ir *k, const struct ring *ring, struct slot slot) {
+  val base = add_const(k, shared_address(k, k->smem), ring->offset);
+  return add(k, base, mul_const(k, slot.stage, ring->stage_bytes));
+}

@@ -1,0 +1,64 @@
+/* Addresses and descriptors of shared-memory tiles; see the drawing in tile.h. */
+#include "compiler/sm90/tile.h"
+
+#include <assert.h>
+
+enum { UNIT = 16 }; /* bytes per descriptor unit */
+
+struct tile tile_new(struct ir *k, val address, int rows, int columns) {
+  (void)k;
+  assert(rows % 8 == 0 && columns % PANEL_COLUMNS == 0);
+  return (struct tile){address, rows, columns};
+}
+
+int tile_bytes(int rows, int columns) {
+  return rows * columns * 2;
+}
+
+static val descriptor(struct ir *k, val address, int leading) {
+  const int64_t stride = 8 * PANEL_ROW_BYTES / UNIT;
+  const int64_t fixed = (int64_t)1 << 62 | stride << 32 | (int64_t)leading << 16;
+  val low = bit_and(k, shift_right(k, address, i32(k, 4)), i32(k, 0x3FFF));
+  return bit_or(k, widen(k, low), i64(k, fixed));
+}
+
+struct operand tile_k_major(struct ir *k, const struct tile *tile) {
+  return (struct operand){descriptor(k, tile->address, 1), false, tile->rows};
+}
+
+struct operand tile_mn_major_at(struct ir *k, const struct tile *tile, val first_panel) {
+  int panel_bytes = tile->rows * PANEL_ROW_BYTES;
+  val address = add(k, tile->address, mul_const(k, first_panel, panel_bytes));
+  return (struct operand){descriptor(k, address, panel_bytes / UNIT), true, tile->rows};
+}
+
+struct operand tile_mn_major(struct ir *k, const struct tile *tile, int first_panel) {
+  return tile_mn_major_at(k, tile, i32(k, first_panel));
+}
+
+val operand_step(struct ir *k, const struct operand *operand, int step) {
+  const int per_panel = PANEL_COLUMNS / K_STEP;
+  int bytes = operand->mn_major ? step * K_STEP * PANEL_ROW_BYTES
+                                : step / per_panel * operand->rows * PANEL_ROW_BYTES +
+                                      step % per_panel * K_STEP * 2;
+  return add_const(k, operand->descriptor, bytes / UNIT);
+}
+
+struct tile_lane tile_lane_new(struct ir *k, const struct tile *tile, const struct lanes *lanes) {
+  val warp = bit_and(k, lanes->warp, i32(k, 3));
+  val row = add(k, mul_const(k, warp, 16), bit_and(k, lanes->lane, i32(k, 15)));
+  return (struct tile_lane){
+      .row_address = add(k, tile->address, mul_const(k, row, PANEL_ROW_BYTES)),
+      .row_in_atom = bit_and(k, lanes->lane, i32(k, 7)),
+      .half = shift_right(k, lanes->lane, i32(k, 4)),
+      .rows = tile->rows,
+  };
+}
+
+val tile_lane_address(struct ir *k, const struct tile_lane *lane, int step) {
+  const int per_panel = PANEL_COLUMNS / K_STEP;
+  val chunk = add_const(k, lane->half, 2 * (step % per_panel));
+  val swizzled = shift_left(k, bit_xor(k, chunk, lane->row_in_atom), i32(k, 4));
+  int panel_offset = step / per_panel * lane->rows * PANEL_ROW_BYTES;
+  return add(k, lane->row_address, add_const(k, swizzled, panel_offset));
+}

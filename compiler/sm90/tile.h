@@ -1,0 +1,56 @@
+/* tile.h: a bf16 matrix in shared memory, as the copy engine fills it and wgmma reads it.
+
+   A tile of R rows x C columns (C a multiple of 64) is C/64 panels; a panel is R rows of 64
+   columns, 128 bytes a row:
+
+       byte = panel * (R * 128)  +  row * 128  +  (chunk ^ (row & 7)) * 16  +  in-chunk chunk = 0..7
+              `-- 64 columns --'                  `- the 128-byte swizzle: 8 rows x 128 B = 1024 B
+   atom -'
+
+   Panels start at multiples of 1024 bytes. One copy box is 64 rows x 64 columns = 8192 bytes.
+
+   wgmma descriptor (64 bits): address >> 4 in bits 0..13, leading byte offset >> 4 in 16..29,
+   stride byte offset >> 4 in 32..45, 1 << 62 = 128-byte swizzle. Two ways to read a tile: K-major
+   (rows are the m or n index, columns the k index: Q and K of q k^T): leading offset unused (1),
+   stride 64 (1024 B between groups of 8 rows); k step of 16 columns: + 32 B inside a panel, + R *
+   128 B to the next panel MN-major (columns are the m or n index, rows the k index: V of p v, K^T
+   of k^T v): leading offset R * 128 B (next 64 columns), stride 64; k step of 16 rows: + 2048 B */
+#ifndef PISA_SM90_TILE_H
+#define PISA_SM90_TILE_H
+
+#include "compiler/ir/ir.h"
+#include "compiler/sm90/lanes.h"
+
+enum { PANEL_COLUMNS = 64, PANEL_ROW_BYTES = 128, BOX_ROWS = 64, BOX_BYTES = 8192, K_STEP = 16 };
+
+struct tile {
+  val address; /* i32 shared-memory address of row 0 of panel 0, a multiple of 1024 */
+  int rows, columns;
+};
+struct tile tile_new(struct ir *k, val address, int rows, int columns);
+int tile_bytes(int rows, int columns);
+
+/* A tile as an operand of wgmma. */
+struct operand {
+  val descriptor; /* of k step 0 */
+  bool mn_major;
+  int rows;
+};
+struct operand tile_k_major(struct ir *k, const struct tile *tile);
+/* From panel |first_panel| on. */
+struct operand tile_mn_major(struct ir *k, const struct tile *tile, int first_panel);
+/* The same with the panel chosen at run time. */
+struct operand tile_mn_major_at(struct ir *k, const struct tile *tile, val first_panel);
+val operand_step(struct ir *k, const struct operand *operand, int step);
+
+/* Shared-memory address (i32) of this lane's 16 bytes when ldmatrix.x4 or stmatrix.x4 moves rows
+   [16 w, 16 w + 16) and columns [16 step, 16 step + 16) of a tile, w = warp in its warpgroup: lanes
+   0..15 give the 16 rows of the left 8 columns, lanes 16..31 those of the right 8. */
+struct tile_lane {
+  val row_address, row_in_atom, half;
+  int rows;
+};
+struct tile_lane tile_lane_new(struct ir *k, const struct tile *tile, const struct lanes *lanes);
+val tile_lane_address(struct ir *k, const struct tile_lane *lane, int step);
+
+#endif

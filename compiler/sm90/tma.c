@@ -1,0 +1,36 @@
+/* Box copies between global arrays and shared tiles; see tma.h. */
+#include "compiler/sm90/tma.h"
+
+#include <assert.h>
+
+static int panels(const struct tile *tile) {
+  return tile->columns / PANEL_COLUMNS;
+}
+
+void tma_load_rows(struct ir *k, const struct tile *tile, int tile_row, val map, struct place4 from,
+                   val full) {
+  assert(tile_row % BOX_ROWS == 0 && tile_row + BOX_ROWS <= tile->rows);
+  for (int p = 0; p < panels(tile); p++) {
+    int offset = (p * tile->rows + tile_row) * PANEL_ROW_BYTES;
+    val destination = shared_pointer(k, add_const(k, tile->address, offset));
+    OP(k, "nvvm.cp.async.bulk.tensor.shared.cluster.global", NO_TYPE,
+       "operandSegmentSizes = array<i32: 1, 1, 4, 1, 0, 0, 0, 0>, isCTAOnly = true", destination,
+       map, i32(k, p * PANEL_COLUMNS), from.row, from.head, from.batch, full);
+  }
+}
+
+void tma_store_rows(struct ir *k, const struct tile *tile, val map, struct place4 to) {
+  assert(tile->rows == BOX_ROWS);
+  for (int p = 0; p < panels(tile); p++) {
+    val operands[] = {map,      i32(k, p * PANEL_COLUMNS),
+                      to.row,   to.head,
+                      to.batch, add_const(k, tile->address, p * BOX_BYTES)};
+    ir_asm(k, "cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [$0, {$1, $2, $3, $4}], [$5];",
+           "l,r,r,r,r,r,~{memory}", NO_TYPE, 0, NULL, 6, operands);
+  }
+}
+
+void tma_store_drain(struct ir *k) {
+  ir_asm(k, "cp.async.bulk.commit_group; cp.async.bulk.wait_group.read 0;", "~{memory}", NO_TYPE, 0,
+         NULL, 0, NULL);
+}
