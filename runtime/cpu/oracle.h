@@ -1,0 +1,61 @@
+/* oracle.h: the method, naively, in double: the reference of every test and of the GPU verifier.
+
+   One (batch, head) at a time, each stage by itself, so that a kernel's output can be checked with
+   that kernel's own inputs: fill a summary with what the device stored, or hand in the lists it
+   chose. Formulas: docs/DESIGN.md.
+
+       q, k, v --oracle_statistics--> summary --oracle_scores--> score --oracle_select--> list
+                                          \-----------------------oracle_attend-----------/  --> o,
+   lse
+
+   Functions that return bool return false only when memory runs out. Everything else cannot fail.
+ */
+#ifndef PISA_CPU_ORACLE_H
+#define PISA_CPU_ORACLE_H
+
+#include "runtime/cpu/problem.h"
+
+struct oracle_head {
+  const struct cpu_problem *problem;
+  double *q; /* [Nq, D] */
+  double *k; /* [Nk, D] */
+  double *v; /* [Nk, D] */
+};
+
+/* Every value as stored, that is rounded to the type, except the norms. Entries a method does not
+ * want stay 0. */
+struct oracle_summary {
+  double *q_mean; /* [NQ64, D] means of 64 query rows (the last may have fewer) */
+  double *k_mean; /* [NT, D]   kbar_j */
+  double *v_mean; /* [NT, D]   vbar_j */
+  double
+      *h_norm;   /* [NT]      ||H_j||_F, H_j = sum_n (k_n - kbar_j)^T v_n with the unrounded mean */
+  double *h_sum; /* [D, D]    round(sum_j H_j * scale / Nk), row = key dimension */
+};
+
+/* Widens one head. |head| is to be freed also after a false. */
+bool oracle_head_init(struct oracle_head *head, const struct cpu_problem *problem, int64_t b,
+                      int64_t h);
+void oracle_head_free(struct oracle_head *head);
+
+/* Zeroed arrays for one head. |summary| is to be freed also after a false. */
+bool oracle_summary_init(struct oracle_summary *summary, const struct cpu_problem *problem);
+void oracle_summary_free(struct oracle_summary *summary);
+
+/* Stage 1. */
+bool oracle_statistics(const struct oracle_head *head, struct oracle_summary *summary);
+
+/* Stage 2, query block |i|: score [NT]; +inf in the always-set, -inf where it would be NaN. */
+void oracle_scores(const struct cpu_problem *problem, const struct oracle_summary *summary,
+                   int64_t i, double *score);
+
+/* Stage 3: list [kept] = the blocks of the |kept| largest of score [n], ties to the lower index;
+   ascending. No score is NaN. */
+bool oracle_select(const double *score, int64_t n, int64_t kept, int32_t *list);
+
+/* Stage 4, query block |i| with the |n| blocks of |list| read exactly: o [rows, D] not rounded, lse
+ * [rows]. */
+bool oracle_attend(const struct oracle_head *head, const struct oracle_summary *summary, int64_t i,
+                   const int32_t *list, int64_t n, double *o, double *lse);
+
+#endif

@@ -1,0 +1,42 @@
+/* problem.c: sizes and addresses that follow from a call; no allocation, no checks (runtime/shape.c
+ * made them). */
+#include "runtime/cpu/problem.h"
+
+#include <assert.h>
+
+static int64_t ceil_div(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+static int64_t block_length(int64_t n, int64_t block, int64_t index) {
+  int64_t rest = n - index * block;
+  assert(rest > 0);
+  return rest < block ? rest : block;
+}
+
+void cpu_problem_derive(struct cpu_problem *problem) {
+  problem->q_blocks = ceil_div(problem->n_q, problem->query);
+  problem->k_blocks = ceil_div(problem->n_k, problem->key);
+  problem->q_sub_blocks = ceil_div(problem->n_q, CPU_SUB_BLOCK);
+}
+
+bool cpu_wants_h(const struct cpu_problem *problem) {
+  return problem->first_order || problem->log_covariance;
+}
+
+int64_t cpu_key_length(const struct cpu_problem *problem, int64_t j) {
+  return block_length(problem->n_k, problem->key, j);
+}
+
+int64_t cpu_query_length(const struct cpu_problem *problem, int64_t i) {
+  return block_length(problem->n_q, problem->query, i);
+}
+
+int64_t cpu_kv_head(const struct cpu_problem *problem, int64_t h) {
+  return h / (problem->heads / problem->kv_heads);
+}
+
+uint16_t *cpu_row(const pisa_tensor *tensor, int64_t b, int64_t h, int64_t n) {
+  return (uint16_t *)tensor->data + b * tensor->stride[0] + h * tensor->stride[1] +
+         n * tensor->stride[2];
+}

@@ -1,0 +1,54 @@
+/* problem.h: one attention call as the executors see it: the method, the sizes derived from it, the
+   arrays.
+
+   Immutable once made. Both executors and the GPU verifier start from it. */
+#ifndef PISA_CPU_PROBLEM_H
+#define PISA_CPU_PROBLEM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "runtime/pisa.h"
+
+enum { CPU_SUB_BLOCK = 64, CPU_MAX_ALWAYS = 4, CPU_MAX_HEAD_DIM = 256 };
+
+struct cpu_range { /* key blocks [begin, end) */
+  int64_t begin, end;
+};
+
+struct cpu_problem {
+  /* method */
+  bool dense;          /* every token, no routing; kept == k_blocks */
+  bool means;          /* unlisted blocks enter as one column each (taylor 0, hybrid) */
+  bool first_order;    /* g * (q . h_sum) joins the numerator (hybrid) */
+  bool log_covariance; /* scores gain ln(||H_j||_F + 1e-5) */
+  int query, key;      /* rows of a query block, tokens of a key block: 64 or 128 */
+  int head_dim;        /* D */
+  pisa_type type;      /* of q, k, v, o and of every stored summary */
+  /* call */
+  int64_t batch, heads, kv_heads, n_q, n_k;
+  double scale;           /* multiplies q.k */
+  pisa_tensor q, k, v, o; /* host memory */
+  /* derived */
+  int64_t q_blocks, k_blocks; /* NTq = ceil(Nq/query), NT = ceil(Nk/key) */
+  int64_t q_sub_blocks;       /* NQ64 = ceil(Nq/64) */
+  int64_t kept;               /* blocks per list, always-set included */
+  struct cpu_range always[CPU_MAX_ALWAYS];
+  int n_always;
+};
+
+/* Fills the derived sizes from the fields above them. |kept| and |always| are the caller's. */
+void cpu_problem_derive(struct cpu_problem *problem);
+
+/* Whether H_j is needed at all. */
+bool cpu_wants_h(const struct cpu_problem *problem);
+/* Tokens of key block |j|; only the last block can be short. */
+int64_t cpu_key_length(const struct cpu_problem *problem, int64_t j);
+/* Rows of query block |i|. */
+int64_t cpu_query_length(const struct cpu_problem *problem, int64_t i);
+/* The key/value head that query head |h| reads. */
+int64_t cpu_kv_head(const struct cpu_problem *problem, int64_t h);
+/* First element of row |n| of [B, H, N, D]. */
+uint16_t *cpu_row(const pisa_tensor *tensor, int64_t b, int64_t h, int64_t n);
+
+#endif
