@@ -57,9 +57,4 @@ pisa_status pisa_manifest_parse(const char *text, size_t size, struct pisa_manif
                                 pisa_error *error);
 void pisa_manifest_clear(struct pisa_manifest *manifest);
 
-/* Value of choice |name| (|length| characters) in a line of choices; NULL when it is not there.
-   |value_length| gets the number of characters. */
-const char *pisa_choice_find(const char *choices, const char *name, size_t length,
-                             size_t *value_length);
-
 #endif

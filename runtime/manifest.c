@@ -1,0 +1,371 @@
+/* manifest.c: manifest text -> struct pisa_manifest. In: the bytes between header line and parts.
+   Out: every field read, ranges and relations checked; the grammar is docs/ABI.md section 2, in its
+   order. */
+#include "runtime/manifest.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/lines.h"
+
+const char *const pisa_kernel_names[PISA_N_KERNELS] = {"statistics", "route", "attend",
+                                                       "attend_edge"};
+
+enum {
+  MAX_HEADS = 1 << 16,
+  MAX_VARIANTS = 4096,
+  MAX_SMEM = 227 * 1024, /* dynamic shared memory of one CTA on sm_90 */
+  MAX_DENOMINATOR = 1000000000,
+  MAX_TOKENS = 1 << 30
+};
+static const int64_t max_part_bytes = INT64_C(1) << 32;
+
+/* A variant while its lines are read. */
+struct draft {
+  struct pisa_method method;
+  bool routed;
+};
+
+static bool read_text(struct pisa_lines *lines, const char *key, const char **out) {
+  if (!pisa_lines_expect(lines, key))
+    return false;
+  if (!*lines->rest)
+    return pisa_lines_fail(lines, "'%s' is empty", key);
+  *out = lines->rest;
+  pisa_lines_next(lines);
+  return true;
+}
+
+static bool read_count(struct pisa_lines *lines, const char *key, int64_t low, int64_t high,
+                       int *out) {
+  int64_t value;
+  if (!pisa_lines_expect(lines, key) ||
+      !pisa_lines_parse(lines, key, lines->rest, low, high, &value))
+    return false;
+  *out = (int)value;
+  pisa_lines_next(lines);
+  return true;
+}
+
+static bool read_shape(struct pisa_lines *lines, struct pisa_method *m) {
+  static const char *const types[] = {"bf16", "fp16"};
+  static const char *const masks[] = {"none", "causal"};
+  int type, mask;
+  if (!pisa_lines_expect(lines, "shape") || !pisa_lines_split(lines, 5) ||
+      !pisa_lines_int(lines, "heads", 1, MAX_HEADS, &m->heads) ||
+      !pisa_lines_int(lines, "kv_heads", 1, MAX_HEADS, &m->kv_heads) ||
+      !pisa_lines_int(lines, "head_dim", 1, 256, &m->head_dim) ||
+      !pisa_lines_word(lines, "type", types, 2, &type) ||
+      !pisa_lines_word(lines, "mask", masks, 2, &mask))
+    return false;
+  if (m->heads % m->kv_heads)
+    return pisa_lines_fail(lines, "heads=%d is not a multiple of kv_heads=%d", m->heads,
+                           m->kv_heads);
+  if (m->head_dim != 64 && m->head_dim != 96 && m->head_dim != 128 && m->head_dim != 256)
+    return pisa_lines_fail(lines, "head_dim is %d, must be 64, 96, 128 or 256", m->head_dim);
+  m->type = (pisa_type)type;
+  m->mask = (enum pisa_mask)mask;
+  pisa_lines_next(lines);
+  return true;
+}
+
+static bool read_block_size(struct pisa_lines *lines, const char *name, int *out) {
+  if (!pisa_lines_int(lines, name, 1, 128, out))
+    return false;
+  if (*out != 64 && *out != 128)
+    return pisa_lines_fail(lines, "%s is %d, must be 64 or 128", name, *out);
+  return true;
+}
+
+static bool read_blocks(struct pisa_lines *lines, struct pisa_method *m) {
+  if (!pisa_lines_expect(lines, "blocks") || !pisa_lines_split(lines, 2) ||
+      !read_block_size(lines, "query", &m->query) || !read_block_size(lines, "key", &m->key))
+    return false;
+  pisa_lines_next(lines);
+  return true;
+}
+
+/* "15/100": the denominator is a power of ten. */
+static bool read_density(struct pisa_lines *lines, struct pisa_method *m) {
+  char *text = pisa_lines_value(lines, "density");
+  if (!text)
+    return false;
+  char *slash = strchr(text, '/');
+  if (!slash)
+    return pisa_lines_fail(lines, "density is '%.40s', must be written num/den", text);
+  *slash = '\0';
+  if (!pisa_lines_parse(lines, "den of density", slash + 1, 1, MAX_DENOMINATOR, &m->density_den) ||
+      !pisa_lines_parse(lines, "num of density", text, 0, m->density_den, &m->density_num))
+    return false;
+  for (int64_t power = m->density_den; power > 1; power /= 10)
+    if (power % 10)
+      return pisa_lines_fail(lines, "den of density must be a power of ten");
+  return true;
+}
+
+static bool read_top_k(struct pisa_lines *lines, struct pisa_method *m) {
+  static const char *const scores[] = {"mean"};
+  static const char *const terms[] = {"none", "log_covariance"};
+  static const char *const budgets[] = {"density", "keep"};
+  int score, term, budget;
+  if (!pisa_lines_split(lines, 6) || !pisa_lines_word(lines, "score", scores, 1, &score) ||
+      !pisa_lines_word(lines, "term", terms, 2, &term) ||
+      !pisa_lines_word(lines, "budget", budgets, 2, &budget) || !read_density(lines, m) ||
+      !pisa_lines_number(lines, "keep", 0, MAX_TOKENS, &m->keep))
+    return false;
+  if (strcmp(lines->fields[0], "top_k"))
+    return pisa_lines_fail(lines, "route '%.40s' is not known", lines->fields[0]);
+  m->score = (enum pisa_score)score;
+  m->term = (enum pisa_term)term;
+  m->budget = (enum pisa_budget)budget;
+  if (m->budget == PISA_BUDGET_DENSITY ? m->density_num == 0 || m->keep != 0
+                                       : m->keep == 0 || m->density_num != 0)
+    return pisa_lines_fail(lines, "the budget must be positive and the other one 0");
+  return true;
+}
+
+static bool read_route(struct pisa_lines *lines, struct draft *draft) {
+  if (!pisa_lines_expect(lines, "route"))
+    return false;
+  draft->routed = strcmp(lines->rest, "none") != 0;
+  if (draft->routed && !read_top_k(lines, &draft->method))
+    return false;
+  pisa_lines_next(lines);
+  return true;
+}
+
+static bool read_always_entry(struct pisa_lines *lines, struct pisa_method *m) {
+  if (m->n_always == PISA_MAX_ALWAYS)
+    return pisa_lines_fail(lines, "there are more than %d 'always' lines", PISA_MAX_ALWAYS);
+  struct pisa_always *always = &m->always[m->n_always++];
+  *always = (struct pisa_always){.kind = PISA_ALWAYS_RANGE};
+  if (!pisa_lines_split(lines, 1))
+    return false;
+  char *field = lines->fields[0];
+  if (!strncmp(field, "first=", 6) || !strncmp(field, "last=", 5)) {
+    always->kind = *field == 'f' ? PISA_ALWAYS_FIRST : PISA_ALWAYS_LAST;
+    return pisa_lines_parse(lines, "always", strchr(field, '=') + 1, 1, MAX_TOKENS, &always->end);
+  }
+  char *dots = strstr(field, "..");
+  if (strncmp(field, "range=", 6) || !dots)
+    return pisa_lines_fail(lines, "'%.40s' is none of first=n, last=n, range=a..b", field);
+  *dots = '\0';
+  return pisa_lines_parse(lines, "begin of always", field + 6, 0, MAX_TOKENS, &always->begin) &&
+         pisa_lines_parse(lines, "end of always", dots + 2, always->begin + 1, MAX_TOKENS,
+                          &always->end);
+}
+
+/* The 'always' lines here replace those read before; 'always none' replaces them by nothing. */
+static bool read_always(struct pisa_lines *lines, struct pisa_method *m) {
+  if (pisa_lines_at(lines, "always"))
+    m->n_always = 0;
+  if (pisa_lines_at(lines, "always") && !strcmp(lines->rest, "none")) {
+    pisa_lines_next(lines);
+    return true;
+  }
+  while (pisa_lines_at(lines, "always")) {
+    if (!read_always_entry(lines, m))
+      return false;
+    pisa_lines_next(lines);
+  }
+  return true;
+}
+
+static bool read_attend(struct pisa_lines *lines, struct pisa_method *m) {
+  static const char *const tails[] = {"drop", "taylor_0", "taylor_hybrid"};
+  static const char *const exact[] = {"exact"};
+  int tail = PISA_TAIL_DROP, ignored;
+  if (!pisa_lines_expect(lines, "attend"))
+    return false;
+  m->dense = !strcmp(lines->rest, "all=exact");
+  if (!m->dense &&
+      (!pisa_lines_split(lines, 2) || !pisa_lines_word(lines, "selected", exact, 1, &ignored) ||
+       !pisa_lines_word(lines, "rest", tails, 3, &tail)))
+    return false;
+  m->tail = (enum pisa_tail)tail;
+  pisa_lines_next(lines);
+  return true;
+}
+
+static bool check_method(struct pisa_lines *lines, const struct draft *draft) {
+  if (draft->routed == draft->method.dense)
+    return pisa_lines_fail(lines, "'route none' and 'attend all=exact' belong together");
+  if (draft->method.dense && draft->method.n_always)
+    return pisa_lines_fail(lines, "'always' without a route");
+  return true;
+}
+
+static bool read_base(struct pisa_lines *lines, struct pisa_manifest *out, struct draft *draft) {
+  static const char *const yes_no[] = {"no", "yes"};
+  const char *method = "", *validated = "";
+  if (!read_text(lines, "name", &out->name) || !read_text(lines, "compiler", &out->compiler) ||
+      !read_text(lines, "target", &out->target) ||
+      !read_count(lines, "ptx_version", 10, 999, &out->ptx_version) ||
+      !read_text(lines, "spec_sha256", &out->spec_sha256) ||
+      !pisa_lines_digest(lines, out->spec_sha256) || !read_text(lines, "method", &method))
+    return false;
+  if (strcmp(method, "piecewise"))
+    return pisa_lines_fail(lines, "method '%.40s' is not known", method);
+  draft->method.family = PISA_PIECEWISE;
+  if (!read_shape(lines, &draft->method) || !read_blocks(lines, &draft->method) ||
+      !read_route(lines, draft) || !read_always(lines, &draft->method) ||
+      !read_attend(lines, &draft->method) || !check_method(lines, draft) ||
+      !read_text(lines, "validated", &validated))
+    return false;
+  out->validated = !strcmp(validated, yes_no[1]);
+  if (!out->validated && strcmp(validated, yes_no[0]))
+    return pisa_lines_fail(lines, "validated is '%.40s', must be yes or no", validated);
+  return read_count(lines, "variants", 1, MAX_VARIANTS, &out->n_variants);
+}
+
+static bool read_part(struct pisa_lines *lines, const char *kind, struct pisa_part *part) {
+  int64_t index, offset, size;
+  if (!pisa_lines_expect(lines, "part") || !pisa_lines_split(lines, 5))
+    return false;
+  if (strcmp(lines->fields[0], kind))
+    return pisa_lines_fail(lines, "found part '%.40s' where '%s' is expected", lines->fields[0],
+                           kind);
+  if (!pisa_lines_parse(lines, "part number", lines->fields[1], 0, 0, &index) ||
+      !pisa_lines_parse(lines, "part offset", lines->fields[2], 0, max_part_bytes, &offset) ||
+      !pisa_lines_parse(lines, "part size", lines->fields[3], 1, max_part_bytes, &size) ||
+      !pisa_lines_digest(lines, lines->fields[4]))
+    return false;
+  *part = (struct pisa_part){.present = true, .offset = (size_t)offset, .size = (size_t)size};
+  memcpy(part->sha256, lines->fields[4], PISA_SHA256_HEX + 1);
+  pisa_lines_next(lines);
+  return true;
+}
+
+static bool read_entry(struct pisa_lines *lines, char *out) {
+  const char *entry = pisa_lines_value(lines, "entry");
+  if (!entry)
+    return false;
+  size_t length = strlen(entry);
+  size_t word = strspn(entry, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789");
+  if (length == 0 || length >= PISA_ENTRY_LENGTH || word != length)
+    return pisa_lines_fail(lines, "entry '%.70s' must be 1 to %d letters, digits and '_'", entry,
+                           PISA_ENTRY_LENGTH - 1);
+  memcpy(out, entry, length + 1);
+  return true;
+}
+
+static bool read_smem(struct pisa_lines *lines, enum pisa_kernel_id id, int *out) {
+  const char *text = pisa_lines_value(lines, "smem");
+  if (!text)
+    return false;
+  if (strcmp(text, "dynamic"))
+    return pisa_lines_int(lines, "smem", 0, MAX_SMEM, out);
+  if (id != PISA_KERNEL_ROUTE)
+    return pisa_lines_fail(lines, "only the route kernel has smem=dynamic");
+  *out = PISA_SMEM_DYNAMIC;
+  return true;
+}
+
+static bool read_kernel(struct pisa_lines *lines, struct pisa_kernel *kernels) {
+  if (!pisa_lines_split(lines, 6))
+    return false;
+  int id = 0;
+  while (id < PISA_N_KERNELS && strcmp(lines->fields[0], pisa_kernel_names[id]))
+    id++;
+  if (id == PISA_N_KERNELS)
+    return pisa_lines_fail(lines, "kernel '%.40s' is not known", lines->fields[0]);
+  struct pisa_kernel *kernel = &kernels[id];
+  if (kernel->present)
+    return pisa_lines_fail(lines, "kernel '%s' is given twice", pisa_kernel_names[id]);
+  kernel->present = true;
+  if (!read_entry(lines, kernel->entry) ||
+      !pisa_lines_int(lines, "threads", 32, 1024, &kernel->threads) ||
+      !read_smem(lines, (enum pisa_kernel_id)id, &kernel->smem_bytes) ||
+      !pisa_lines_int(lines, "registers", 0, 255, &kernel->registers) ||
+      !pisa_lines_int(lines, "spill", 0, 1 << 20, &kernel->spill_bytes))
+    return false;
+  pisa_lines_next(lines);
+  return true;
+}
+
+static bool read_kernels(struct pisa_lines *lines, struct pisa_variant *variant) {
+  while (pisa_lines_at(lines, "kernel"))
+    if (!read_kernel(lines, variant->kernels))
+      return false;
+  for (int i = 0; i < PISA_N_KERNELS; i++) {
+    bool wanted = i >= PISA_KERNEL_ATTEND || !variant->method.dense;
+    if (variant->kernels[i].present != wanted)
+      return pisa_lines_fail(lines, "kernel '%s' is %s", pisa_kernel_names[i],
+                             wanted ? "missing" : "not for a dense method");
+  }
+  return true;
+}
+
+static bool read_variant(struct pisa_lines *lines, int index, struct draft draft,
+                         struct pisa_variant *out) {
+  if (!pisa_lines_expect(lines, "variant"))
+    return false;
+  char *space = strchr(lines->rest, ' ');
+  out->choices = space ? space + 1 : "";
+  if (space)
+    *space = '\0';
+  int64_t ignored;
+  if (!pisa_lines_parse(lines, "variant number", lines->rest, index, index, &ignored))
+    return false;
+  pisa_lines_next(lines);
+  if ((pisa_lines_at(lines, "blocks") && !read_blocks(lines, &draft.method)) ||
+      (pisa_lines_at(lines, "route") && !read_route(lines, &draft)) ||
+      !read_always(lines, &draft.method) ||
+      (pisa_lines_at(lines, "attend") && !read_attend(lines, &draft.method)) ||
+      !check_method(lines, &draft))
+    return false;
+  out->method = draft.method;
+  return read_part(lines, "ptx", &out->ptx) &&
+         (!pisa_lines_at(lines, "part") || read_part(lines, "cubin", &out->cubin)) &&
+         read_kernels(lines, out);
+}
+
+static bool read_manifest(struct pisa_lines *lines, struct pisa_manifest *out) {
+  struct draft base = {.routed = false};
+  if (!read_base(lines, out, &base))
+    return false;
+  out->variants = calloc((size_t)out->n_variants, sizeof *out->variants);
+  if (!out->variants) {
+    pisa_fail(lines->error, PISA_OUT_OF_MEMORY, "no memory for %d variants", out->n_variants);
+    return false;
+  }
+  for (int i = 0; i < out->n_variants; i++)
+    if (!read_variant(lines, i, base, &out->variants[i]))
+      return false;
+  if (!pisa_lines_expect(lines, "end"))
+    return false;
+  if (*lines->rest || lines->at != lines->end)
+    return pisa_lines_fail(lines, "'end' must be the last line and have no fields");
+  return true;
+}
+
+static char *copy_text(const char *text, size_t size) {
+  char *copy = malloc(size + 1);
+  if (!copy)
+    return NULL;
+  memcpy(copy, text, size);
+  copy[size] = '\0';
+  return copy;
+}
+
+pisa_status pisa_manifest_parse(const char *text, size_t size, struct pisa_manifest *out,
+                                pisa_error *error) {
+  pisa_error local = {PISA_OK, ""}; /* |error| may be NULL; its status is needed here */
+  struct pisa_lines lines;
+  memset(out, 0, sizeof *out);
+  out->text = copy_text(text, size);
+  out->words = copy_text(text, size);
+  if (!out->text || !out->words)
+    pisa_fail(&local, PISA_OUT_OF_MEMORY, "no memory for a manifest of %zu bytes", size);
+  else if (pisa_lines_open(&lines, out->words, size, &local) && read_manifest(&lines, out))
+    return PISA_OK;
+  pisa_manifest_clear(out);
+  return pisa_fail(error, local.status, "%s", local.message);
+}
+
+void pisa_manifest_clear(struct pisa_manifest *manifest) {
+  free(manifest->text);
+  free(manifest->words);
+  free(manifest->variants);
+  memset(manifest, 0, sizeof *manifest);
+}

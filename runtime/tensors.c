@@ -1,0 +1,193 @@
+/* tensors.c: checks the arrays of a call. In: sizes that shape.c has checked. Out: PISA_OK, or the
+   array, the dimension and the rule it breaks: pointers, alignment, strides, addresses, overlaps.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "runtime/shape.h"
+#include "runtime/size.h"
+
+enum {
+  ELEMENT_BYTES = 2, /* bf16 and fp16 */
+  ALIGNMENT = 16,    /* bytes: of data and of strides, as TMA asks */
+  WORKSPACE_ALIGN = 256
+};
+static const char *const dimension[4] = {"batch", "heads", "tokens", "head_dim"};
+
+struct array {
+  const char *name;
+  const pisa_tensor *tensor;
+  int64_t extent[4];
+  bool is_output;
+};
+
+struct region { /* bytes [begin, end) of an argument */
+  const char *name;
+  uintptr_t begin, end;
+  bool is_written;
+};
+
+enum { MAX_REGIONS = 7 }; /* q, k, v, o, lse, blocks, workspace */
+struct regions {
+  struct region list[MAX_REGIONS];
+  int n;
+};
+
+static pisa_status check_data(const char *name, const char *field, const void *data, size_t align,
+                              pisa_error *error) {
+  if (!data)
+    return pisa_fail(error, PISA_INVALID_ARGUMENT, "%s%s is NULL", name, field);
+  if ((uintptr_t)data % align)
+    return pisa_fail(error, PISA_INVALID_ARGUMENT, "%s%s is %p, must be aligned to %zu bytes", name,
+                     field, data, align);
+  return PISA_OK;
+}
+
+/* A stride along a dimension of one element is never used, so any value is right there. */
+static pisa_status check_strides(const struct array *a, pisa_error *error) {
+  const int64_t *stride = a->tensor->stride;
+  if (stride[3] != 1)
+    return pisa_fail(error, PISA_INVALID_ARGUMENT,
+                     "%s.stride[3] (head_dim) is %" PRId64 ", must be 1: rows must be contiguous",
+                     a->name, stride[3]);
+  for (int i = 0; i < 3; i++) {
+    if (a->extent[i] == 1)
+      continue;
+    if (stride[i] < 0)
+      return pisa_fail(error, PISA_INVALID_ARGUMENT,
+                       "%s.stride[%d] (%s) is %" PRId64 ", must not be negative", a->name, i,
+                       dimension[i], stride[i]);
+    if (stride[i] % (ALIGNMENT / ELEMENT_BYTES))
+      return pisa_fail(error, PISA_INVALID_ARGUMENT,
+                       "%s.stride[%d] (%s) is %" PRId64
+                       " elements, must be a multiple of 8 elements (16 bytes)",
+                       a->name, i, dimension[i], stride[i]);
+    if (stride[i] == 0 && (a->is_output || i == 2))
+      return pisa_fail(
+          error, PISA_INVALID_ARGUMENT,
+          "%s.stride[%d] (%s) is 0, which is allowed only along batch and heads of inputs", a->name,
+          i, dimension[i]);
+  }
+  return PISA_OK;
+}
+
+/* Walks the dimensions from the shortest stride to the longest: each step must clear what lies
+ * within. */
+static pisa_status check_distinct(const struct array *a, pisa_error *error) {
+  bool done[3] = {false, false, false};
+  int64_t span = a->extent[3];
+  for (int step = 0; step < 3; step++) {
+    int next = -1;
+    for (int i = 0; i < 3; i++)
+      if (!done[i] && (next < 0 || a->tensor->stride[i] < a->tensor->stride[next]))
+        next = i;
+    done[next] = true;
+    if (a->extent[next] == 1)
+      continue;
+    if (a->tensor->stride[next] < span)
+      return pisa_fail(error, PISA_INVALID_ARGUMENT,
+                       "%s.stride[%d] (%s) is %" PRId64 ", must be at least %" PRId64
+                       ": its elements would overlap",
+                       a->name, next, dimension[next], a->tensor->stride[next], span);
+    span += (a->extent[next] - 1) * a->tensor->stride[next];
+  }
+  return PISA_OK;
+}
+
+/* Elements from the first to behind the last one; false when that is no address range. */
+static bool tensor_bytes(const struct array *a, int64_t *out) {
+  int64_t span = a->extent[3], step;
+  for (int i = 0; i < 3; i++)
+    if (a->extent[i] > 1 && (!pisa_multiply(a->extent[i] - 1, a->tensor->stride[i], &step) ||
+                             !pisa_add(span, step, &span)))
+      return false;
+  return pisa_multiply(span, ELEMENT_BYTES, out);
+}
+
+static pisa_status add_region(struct regions *regions, const char *name, const void *data,
+                              uint64_t bytes, bool is_written, pisa_error *error) {
+  uintptr_t begin = (uintptr_t)data;
+  if (bytes > UINTPTR_MAX - begin)
+    return pisa_fail(error, PISA_INVALID_ARGUMENT, "%s reaches beyond the address space", name);
+  regions->list[regions->n++] = (struct region){name, begin, begin + (uintptr_t)bytes, is_written};
+  return PISA_OK;
+}
+
+static pisa_status check_tensor(const struct array *a, struct regions *regions, pisa_error *error) {
+  int64_t bytes;
+  pisa_status status = check_data(a->name, ".data", a->tensor->data, ALIGNMENT, error);
+  if (!status)
+    status = check_strides(a, error);
+  if (status)
+    return status;
+  if (!tensor_bytes(a, &bytes))
+    return pisa_fail(error, PISA_INVALID_ARGUMENT, "%s reaches beyond the address space", a->name);
+  if (a->is_output)
+    status = check_distinct(a, error);
+  return status
+             ? status
+             : add_region(regions, a->name, a->tensor->data, (uint64_t)bytes, a->is_output, error);
+}
+
+/* A contiguous output of 4-byte elements, |rows| x |columns|; NULL is allowed. */
+static pisa_status check_output(const char *name, const void *data, int64_t rows, int64_t columns,
+                                struct regions *regions, pisa_error *error) {
+  int64_t count, bytes;
+  if (!data)
+    return PISA_OK;
+  pisa_status status = check_data(name, "", data, 4, error);
+  if (status)
+    return status;
+  if (!pisa_multiply(rows, columns, &count) || !pisa_multiply(count, 4, &bytes))
+    return pisa_fail(error, PISA_INVALID_ARGUMENT, "%s reaches beyond the address space", name);
+  return add_region(regions, name, data, (uint64_t)bytes, true, error);
+}
+
+static pisa_status check_overlaps(const struct regions *regions, pisa_error *error) {
+  for (int i = 0; i < regions->n; i++) {
+    for (int j = 0; j < regions->n; j++) {
+      const struct region *a = &regions->list[i], *b = &regions->list[j];
+      if (i != j && a->is_written && a->begin < b->end && b->begin < a->end)
+        return pisa_fail(error, PISA_INVALID_ARGUMENT,
+                         "%s overlaps %s in memory: outputs must be apart from all else", a->name,
+                         b->name);
+    }
+  }
+  return PISA_OK;
+}
+
+static pisa_status check_outputs(const struct pisa_method *method, const pisa_attention *call,
+                                 const struct pisa_shape *s, struct regions *regions,
+                                 pisa_error *error) {
+  int64_t entries = 0;
+  if (call->blocks && method->dense)
+    return pisa_fail(error, PISA_INVALID_ARGUMENT,
+                     "blocks must be NULL: the pack is dense and has no block lists");
+  if (call->blocks && !pisa_multiply(s->nt_q, s->kept, &entries))
+    return pisa_fail(error, PISA_INVALID_ARGUMENT, "blocks reaches beyond the address space");
+  pisa_status status = check_output("lse", call->lse, s->bh, s->n_q, regions, error);
+  return status ? status : check_output("blocks", call->blocks, s->bh, entries, regions, error);
+}
+
+pisa_status pisa_shape_tensors(const struct pisa_method *method, const pisa_attention *call,
+                               const struct pisa_shape *s, const void *workspace,
+                               size_t workspace_bytes, pisa_error *error) {
+  int64_t d = method->head_dim;
+  const struct array arrays[4] = {
+      {"q", &call->q, {s->batch, s->heads, s->n_q, d}, false},
+      {"k", &call->k, {s->batch, s->kv_heads, s->n_k, d}, false},
+      {"v", &call->v, {s->batch, s->kv_heads, s->n_k, d}, false},
+      {"o", &call->o, {s->batch, s->heads, s->n_q, d}, true},
+  };
+  struct regions regions = {.n = 0};
+  pisa_status status = PISA_OK;
+  for (int i = 0; i < 4 && !status; i++)
+    status = check_tensor(&arrays[i], &regions, error);
+  if (!status)
+    status = check_outputs(method, call, s, &regions, error);
+  if (!status && workspace)
+    status = check_data("workspace", "", workspace, WORKSPACE_ALIGN, error);
+  if (!status && workspace)
+    status = add_region(&regions, "workspace", workspace, workspace_bytes, true, error);
+  return status ? status : check_overlaps(&regions, error);
+}
