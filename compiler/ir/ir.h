@@ -167,12 +167,13 @@ void ir_scope_end(struct ir *k, struct ir_scope *scope);
        i##_scope.open; ir_scope_end(k, &i##_scope))                                                \
     for (val i = i##_scope.index, *i##_once = &i; i##_once; i##_once = NULL)
 #define FOR(k, i, begin, end) FOR_STEP(k, i, begin, end, i32(k, 1))
+#define IR_JOIN_(a, b) a##b
+#define IR_JOIN(a, b) IR_JOIN_(a, b)
+#define IR_SCOPE(k, name, open_scope)                                                              \
+  for (struct ir_scope name = open_scope; name.open; ir_scope_end(k, &name))
 #define IF(k, condition)                                                                           \
-  for (struct ir_scope if_scope = ir_if_begin(k, condition, __FILE__, __LINE__); if_scope.open;    \
-       ir_scope_end(k, &if_scope))
-#define ELSE(k)                                                                                    \
-  for (struct ir_scope else_scope = ir_else_begin(k, __FILE__, __LINE__); else_scope.open;         \
-       ir_scope_end(k, &else_scope))
+  IR_SCOPE(k, IR_JOIN(if_, __LINE__), ir_if_begin(k, condition, __FILE__, __LINE__))
+#define ELSE(k) IR_SCOPE(k, IR_JOIN(else_, __LINE__), ir_else_begin(k, __FILE__, __LINE__))
 
 /* ---- kernels
  * --------------------------------------------------------------------------------------------------

@@ -1,0 +1,15 @@
+/* kernels.h: the kernels. Each function appends one llvm.func to the module, as its plan says;
+   parameters in runtime/abi.def, mathematics in docs/DESIGN.md. A kernel file reads as its
+   algorithm: no asm string, no descriptor constant, no lane arithmetic and no barrier number here;
+   those are the tile layer's (compiler/sm90). */
+#ifndef PISA_KERNELS_H
+#define PISA_KERNELS_H
+
+#include "compiler/ir/ir.h"
+#include "compiler/plan/plan.h"
+
+void kernel_statistics(struct ir *k, const struct plan_statistics *plan);
+void kernel_route(struct ir *k, const struct plan_route *plan);
+void kernel_attend(struct ir *k, const struct plan_attend *plan);
+
+#endif
