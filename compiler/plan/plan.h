@@ -94,4 +94,21 @@ struct plan {             /* one variant of one spec */
   int n_rejections;
 };
 
+/* What a spec without a blocks clause is planned with (`all exact`). */
+enum { PLAN_QUERY = 128, PLAN_KEY = 64, PLAN_MAX_ALWAYS = 4 };
+int plan_query(const struct spec *spec);
+int plan_key(const struct spec *spec);
+
+/* The forced blocks of |spec| as token ranges, `always first` and `always last` included; returns how many. */
+int plan_always(const struct spec *spec, struct always_tokens out[PLAN_MAX_ALWAYS]);
+
+/* Plans |spec|, of which limits_of says that it can be built. |choices| is kept. Everything lives in |arena|. */
+struct plan *plan_choose(struct arena *arena, const struct spec *spec, const struct target *target,
+                         const char *choices);
+
+/* The whole plan (`pisac emit --stage plan`), and the part that decides the code: variants with the same kernels text
+   share one PTX. */
+void plan_print(const struct plan *plan, struct text *out);
+void plan_print_kernels(const struct plan *plan, struct text *out);
+
 #endif

@@ -1,0 +1,84 @@
+/* lower.c: an external pass. In goes a module of pisa ops; out comes the same module with the
+   kernels of the plan in their place. The ops say what happens and in which order, the plan says
+   with what tiles. */
+#include <string.h>
+
+#include "compiler/dialect/dialect.h"
+#include "compiler/ir/ir.h"
+#include "compiler/kernels/kernels.h"
+#include "mlir-c/Pass.h"
+
+struct lowering {
+  struct context *context;
+  const struct plan *plan;
+};
+
+enum { MAX_STEPS = 16 };
+
+static bool is_named(MlirOperation op, const char *name) {
+  MlirStringRef s = mlirIdentifierStr(mlirOperationGetName(op));
+  return s.length == strlen(name) && memcmp(s.data, name, s.length) == 0;
+}
+
+/* The kernels of one step, appended to the module. */
+static void emit(struct ir *k, MlirOperation op, const struct plan *plan) {
+  if (is_named(op, "pisa.summarize"))
+    kernel_statistics(k, &plan->statistics);
+  if (is_named(op, "pisa.route"))
+    kernel_route(k, &plan->route);
+  if (is_named(op, "pisa.attend") || is_named(op, "pisa.attend_all")) {
+    kernel_attend(k, &plan->attend);
+    kernel_attend(k, &plan->attend_edge);
+  }
+}
+
+static int collect(MlirModule module, MlirOperation steps[MAX_STEPS]) {
+  int n = 0;
+  MlirOperation op = mlirBlockGetFirstOperation(mlirModuleGetBody(module));
+  for (; !mlirOperationIsNull(op); op = mlirOperationGetNextInBlock(op)) {
+    MlirStringRef name = mlirIdentifierStr(mlirOperationGetName(op));
+    if (n < MAX_STEPS && name.length > 5 && memcmp(name.data, "pisa.", 5) == 0)
+      steps[n++] = op;
+  }
+  return n;
+}
+
+static void run(MlirOperation top, MlirExternalPass pass, void *user) {
+  (void)pass;
+  const struct lowering *lowering = user;
+  MlirModule module = mlirModuleFromOperation(top);
+  MlirOperation steps[MAX_STEPS];
+  int n = collect(module, steps);
+  struct ir k;
+  ir_init(&k, lowering->context->mlir, module);
+  for (int i = 0; i < n; i++)
+    emit(&k, steps[i], lowering->plan);
+  while (n > 0) /* users before what they use */
+    mlirOperationDestroy(steps[--n]);
+}
+
+static void nothing(void *user) {
+  (void)user;
+}
+
+static void *same(void *user) {
+  return user;
+}
+
+void method_lower(struct context *context, MlirModule module, const struct plan *plan) {
+  struct lowering lowering = {context, plan};
+  MlirTypeIDAllocator ids = mlirTypeIDAllocatorCreate();
+  MlirExternalPassCallbacks callbacks = {
+      .construct = nothing, .destruct = nothing, .clone = same, .run = run};
+  MlirPass pass = mlirCreateExternalPass(
+      mlirTypeIDAllocatorAllocateTypeID(ids), mlirStringRefCreateFromCString("method-to-kernels"),
+      mlirStringRefCreateFromCString("method-to-kernels"),
+      mlirStringRefCreateFromCString("replace each step of a method by its kernels"),
+      mlirStringRefCreateFromCString("builtin.module"), 0, NULL, callbacks, &lowering);
+  MlirPassManager passes = mlirPassManagerCreate(context->mlir);
+  mlirPassManagerAddOwnedPass(passes, pass);
+  MlirLogicalResult ran = mlirPassManagerRunOnOp(passes, mlirModuleGetOperation(module));
+  mlirPassManagerDestroy(passes);
+  mlirTypeIDAllocatorDestroy(ids);
+  context_check(context, mlirLogicalResultIsSuccess(ran), "method to kernels");
+}

@@ -1,0 +1,106 @@
+// The pisa dialect: one operation per step of a method, so that a method can be read on one screen.
+//
+// !pisa.tensor<"shape", element>: an array in global memory. Shapes use the vocabulary of pisa.h: B batch, H heads,
+// N tokens, D head dimension, NT key blocks, NTq query blocks, NQ64 blocks of 64 query rows, k kept blocks.
+// !pisa.none: a value the method does not ask for.
+//
+// A constraint used twice in IRDL means twice the same type, hence one line per operand and result.
+irdl.dialect @pisa {
+  irdl.type @tensor {
+    %shape = irdl.base "#builtin.string"
+    %element = irdl.any
+    irdl.parameters(shape: %shape, element: %element)
+  }
+  irdl.type @none
+
+  // The caller's q, k and v.
+  irdl.operation @input {
+    %q = irdl.base @pisa::@tensor
+    %k = irdl.base @pisa::@tensor
+    %v = irdl.base @pisa::@tensor
+    %heads = irdl.base "#builtin.integer"
+    %kv_heads = irdl.base "#builtin.integer"
+    %head_dim = irdl.base "#builtin.integer"
+    %mask = irdl.base "#builtin.string"
+    irdl.results(q: %q, k: %k, v: %v)
+    irdl.attributes {
+      "heads" = %heads, "kv_heads" = %kv_heads, "head_dim" = %head_dim, "mask" = %mask
+    }
+  }
+
+  // One pass over q, k, v: means of blocks, and H_j = (k - kbar_j)^T (v - vbar_j). H_j never leaves the chip; its norm
+  // and the sum over all blocks do.
+  irdl.operation @summarize {
+    %q = irdl.base @pisa::@tensor
+    %k = irdl.base @pisa::@tensor
+    %v = irdl.base @pisa::@tensor
+    %q_mean = irdl.base @pisa::@tensor
+    %k_mean = irdl.base @pisa::@tensor
+    %a = irdl.base @pisa::@tensor
+    %b = irdl.base @pisa::@tensor
+    %c = irdl.base @pisa::@tensor
+    %none = irdl.base @pisa::@none
+    %v_mean = irdl.any_of(%a, %none)
+    %h_norm = irdl.any_of(%b, %none)
+    %h_part = irdl.any_of(%c, %none)
+    %block = irdl.base "#builtin.integer"
+    irdl.operands(q: %q, k: %k, v: %v)
+    irdl.results(q_mean: %q_mean, k_mean: %k_mean, v_mean: %v_mean, h_norm: %h_norm, h_part: %h_part)
+    irdl.attributes { "block" = %block }
+  }
+
+  // Scores of block means; the k best blocks of every query block, forced blocks first; Hsum from its parts.
+  irdl.operation @route {
+    %q_mean = irdl.base @pisa::@tensor
+    %k_mean = irdl.base @pisa::@tensor
+    %a = irdl.base @pisa::@tensor
+    %b = irdl.base @pisa::@tensor
+    %c = irdl.base @pisa::@tensor
+    %none = irdl.base @pisa::@none
+    %h_norm = irdl.any_of(%a, %none)
+    %h_part = irdl.any_of(%b, %none)
+    %lists = irdl.base @pisa::@tensor
+    %masks = irdl.base @pisa::@tensor
+    %h_sum = irdl.any_of(%c, %none)
+    %query = irdl.base "#builtin.integer"
+    %score = irdl.base "#builtin.string"
+    %budget = irdl.base "#builtin.string"
+    %always = irdl.base "#builtin.array"
+    irdl.operands(q_mean: %q_mean, k_mean: %k_mean, h_norm: %h_norm, h_part: %h_part)
+    irdl.results(lists: %lists, masks: %masks, h_sum: %h_sum)
+    irdl.attributes { "query" = %query, "score" = %score, "budget" = %budget, "always" = %always }
+  }
+
+  // Blocks of the list exactly, the others as |rest| says (drop, taylor 0, taylor hybrid), in one online softmax.
+  irdl.operation @attend {
+    %q = irdl.base @pisa::@tensor
+    %k = irdl.base @pisa::@tensor
+    %v = irdl.base @pisa::@tensor
+    %lists = irdl.base @pisa::@tensor
+    %masks = irdl.base @pisa::@tensor
+    %k_mean = irdl.base @pisa::@tensor
+    %a = irdl.base @pisa::@tensor
+    %b = irdl.base @pisa::@tensor
+    %none = irdl.base @pisa::@none
+    %v_mean = irdl.any_of(%a, %none)
+    %h_sum = irdl.any_of(%b, %none)
+    %o = irdl.base @pisa::@tensor
+    %lse = irdl.base @pisa::@tensor
+    %rest = irdl.base "#builtin.string"
+    irdl.operands(q: %q, k: %k, v: %v, lists: %lists, masks: %masks, k_mean: %k_mean, v_mean: %v_mean,
+                  h_sum: %h_sum)
+    irdl.results(o: %o, lse: %lse)
+    irdl.attributes { "rest" = %rest }
+  }
+
+  // Every block exactly.
+  irdl.operation @attend_all {
+    %q = irdl.base @pisa::@tensor
+    %k = irdl.base @pisa::@tensor
+    %v = irdl.base @pisa::@tensor
+    %o = irdl.base @pisa::@tensor
+    %lse = irdl.base @pisa::@tensor
+    irdl.operands(q: %q, k: %k, v: %v)
+    irdl.results(o: %o, lse: %lse)
+  }
+}

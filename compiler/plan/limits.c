@@ -1,0 +1,103 @@
+/* limits.c: in goes a valid spec; out comes every part of it that no kernel can do yet, each with
+   what can be built instead. One function per clause of the language, so that a new kernel deletes
+   lines here. */
+#include "compiler/plan/limits.h"
+
+#include "compiler/plan/plan.h"
+
+static void limit(struct limits *l, struct span where, const char *found, const char *possible) {
+  if (l->n < MAX_LIMITS)
+    l->at[l->n++] = (struct limit){where, found, possible};
+}
+
+static void shape(struct arena *arena, struct limits *l, const struct spec *spec) {
+  if (spec->shape.head_dim != 128)
+    limit(l, spec->shape.head_dim_span, arena_printf(arena, "head_dim %d", spec->shape.head_dim),
+          "kernels exist for head_dim 128");
+  if (spec->shape.type != TYPE_BF16)
+    limit(l, spec->shape.type_span, "type fp16", "kernels exist for type bf16");
+  if (spec->shape.mask != MASK_NONE)
+    limit(l, spec->shape.mask_span, "mask causal", "kernels exist for mask none");
+  if (spec->shape.kv_heads != spec->shape.heads)
+    limit(
+        l, spec->shape.kv_heads_span,
+        arena_printf(arena, "kv_heads %d under %d heads", spec->shape.kv_heads, spec->shape.heads),
+        "kernels exist for kv_heads equal to heads");
+}
+
+static void blocks(struct arena *arena, struct limits *l, const struct spec *spec) {
+  if (!spec->blocks.present)
+    return;
+  if (spec->blocks.query != 128)
+    limit(l, spec->blocks.query_span, arena_printf(arena, "query %d", spec->blocks.query),
+          "kernels exist for query blocks of 128 rows");
+  if (spec->blocks.key != 64)
+    limit(l, spec->blocks.key_span, arena_printf(arena, "key %d", spec->blocks.key),
+          "kernels exist for key blocks of 64 tokens");
+}
+
+static void always(struct limits *l, const struct spec *spec) {
+  const unsigned unbuilt = ALWAYS_PREVIOUS | ALWAYS_CURRENT | ALWAYS_DIAGONAL;
+  unsigned flags = spec->route.always_blocks;
+  if (flags & unbuilt)
+    limit(l, spec->route.always_span,
+          flags & ALWAYS_PREVIOUS  ? "always previous"
+          : flags & ALWAYS_CURRENT ? "always current"
+                                   : "always diagonal",
+          "kernels can force token ranges and the first and last block, alike for all queries");
+  int ranges = spec->route.n_always + !!(flags & ALWAYS_FIRST) + !!(flags & ALWAYS_LAST);
+  if (ranges > PLAN_MAX_ALWAYS)
+    limit(l, spec->route.always_span, "more than four forced ranges", "kernels take up to four");
+}
+
+static void route(struct limits *l, const struct spec *spec) {
+  if (spec->route.kind == ROUTE_FLAT || spec->route.kind == ROUTE_PYRAMID)
+    limit(l, spec->route.span, spec->route.kind == ROUTE_FLAT ? "route flat" : "route pyramid",
+          "kernels exist for route top_k");
+  if (spec->route.score != SCORE_MEAN)
+    limit(l, spec->route.score_span,
+          spec->route.score == SCORE_LSE ? "score lse" : "score half_variance",
+          "kernels exist for score mean");
+  if (spec->route.term == TERM_LOG_RESIDUAL || spec->route.term == TERM_LOG_KEY_VARIANCE)
+    limit(l, spec->route.term_span,
+          spec->route.term == TERM_LOG_RESIDUAL ? "log residual" : "log key_variance",
+          "kernels exist for score mean and mean + log covariance");
+  if (spec->route.reduce != REDUCE_NONE)
+    limit(l, spec->route.reduce_span, "reduce heads", "kernels route every head by itself");
+  if (spec->route.budget == BUDGET_THRESHOLD)
+    limit(l, spec->route.budget_span, "threshold", "kernels exist for keep and density");
+  always(l, spec);
+}
+
+static void attend(struct limits *l, const struct spec *spec) {
+  if (spec->attend.rest == TAIL_TAYLOR_1)
+    limit(l, spec->attend.rest_span, "rest taylor 1",
+          "kernels exist for drop, taylor 0 and taylor hybrid");
+  if (spec->attend.mass_second_order)
+    limit(l, spec->attend.mass_span, "mass second_order", "kernels exist without it");
+}
+
+static void others(struct limits *l, const struct spec *spec) {
+  if (spec->pyramid.present)
+    limit(l, spec->pyramid.span, "pyramid", "kernels exist for route top_k over blocks");
+  if (spec->below.kind != BELOW_NEVER)
+    limit(l, spec->below.span, "below", "a second path for short inputs is not there yet");
+  if (spec->phases.present && spec->phases.decode)
+    limit(l, spec->phases.decode_span, "phase decode", "kernels exist for prefill");
+  if (spec->phases.present && spec->phases.query_tile > 1)
+    limit(l, spec->phases.prefill_span, "query_tile", "kernels exist for whole query blocks");
+}
+
+struct limits limits_of(struct arena *arena, const struct spec *spec) {
+  struct limits l = {.n = 0};
+  shape(arena, &l, spec);
+  blocks(arena, &l, spec);
+  if (spec->route.kind != ROUTE_NONE)
+    route(&l, spec);
+  if (!spec->attend.all_exact)
+    attend(&l, spec);
+  others(&l, spec);
+  if (spec->half_tile)
+    limit(&l, spec->name_span, "half_tile on", "kernels end with a whole tile of 128 keys");
+  return l;
+}

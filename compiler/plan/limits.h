@@ -1,0 +1,23 @@
+/* limits.h: what a legal spec may ask for and no kernel can do yet. */
+#ifndef PISA_PLAN_LIMITS_H
+#define PISA_PLAN_LIMITS_H
+
+#include "dsl/arena.h"
+#include "dsl/spec.h"
+
+struct limit {
+  struct span where;    /* what to point at in the source */
+  const char *found;    /* "head_dim 64" */
+  const char *possible; /* "head_dim 128 can be built" */
+};
+
+enum { MAX_LIMITS = 32 };
+struct limits {
+  struct limit at[MAX_LIMITS];
+  int n;
+};
+
+/* Every reason why |spec| cannot be built; n = 0 when it can. Strings live in |arena|. */
+struct limits limits_of(struct arena *arena, const struct spec *spec);
+
+#endif

@@ -1,0 +1,235 @@
+/* plan.c: in goes a spec that can be built; out comes the shape of its kernels. Candidates are
+   tried in order of preference; the first that fits is taken, and every other one leaves its
+   reason. */
+#include "compiler/plan/plan.h"
+
+#include <string.h>
+
+#include "dsl/arena.h"
+
+enum {
+  WARPGROUP = 128,
+  CONSUMERS =
+      2, /* computing warpgroups, each 64 query rows (attend) or 64 rows of H (statistics) */
+  PRODUCER_REGISTERS = 24, /* 24 * 128 + 240 * 256 = 64512 of 65536 */
+  CONSUMER_REGISTERS = 240,
+  WORKING_REGISTERS =
+      40, /* addresses, masks, row maxima and sums of a consumer thread, beside its fragments */
+  BARRIER_BYTES = 8,
+  ELEMENT_BYTES = 2,
+  MAX_REJECTIONS = 32
+};
+
+int plan_query(const struct spec *spec) {
+  return spec->blocks.present ? spec->blocks.query : PLAN_QUERY;
+}
+
+int plan_key(const struct spec *spec) {
+  return spec->blocks.present ? spec->blocks.key : PLAN_KEY;
+}
+
+/* A block flag is the token range that touches this block and no other: the first token, the last
+ * token. */
+int plan_always(const struct spec *spec, struct always_tokens out[PLAN_MAX_ALWAYS]) {
+  int n = 0;
+  if (spec->route.always_blocks & ALWAYS_FIRST)
+    out[n++] = (struct always_tokens){.kind = ALWAYS_TOKENS_FIRST, .end = 1};
+  if (spec->route.always_blocks & ALWAYS_LAST && n < PLAN_MAX_ALWAYS)
+    out[n++] = (struct always_tokens){.kind = ALWAYS_TOKENS_LAST, .end = 1};
+  for (int i = 0; i < spec->route.n_always && n < PLAN_MAX_ALWAYS; i++)
+    out[n++] = spec->route.always[i];
+  return n;
+}
+
+/* ---- what every kernel has ---- */
+
+/* Registers at entry of a kernel with setmaxnreg: all of the SM, shared evenly, in steps of 8. */
+static int entry_registers(const struct target *target, int threads) {
+  return target->registers / threads / 8 * 8;
+}
+
+static struct plan_kernel specialised(const struct target *target, const char *entry) {
+  int threads = (1 + CONSUMERS) * WARPGROUP;
+  return (struct plan_kernel){
+      .entry = entry,
+      .threads = threads,
+      .entry_registers = entry_registers(target, threads),
+  };
+}
+
+static void reject(struct plan *plan, const char *candidate, const char *reason) {
+  if (plan->n_rejections < MAX_REJECTIONS)
+    plan->rejections[plan->n_rejections++] = (struct rejection){candidate, reason};
+}
+
+/* ---- statistics ---- */
+
+static bool is_taylor(const struct spec *spec) {
+  return !spec->attend.all_exact && spec->attend.rest != TAIL_DROP;
+}
+
+static bool is_hybrid(const struct spec *spec) {
+  return !spec->attend.all_exact && spec->attend.rest == TAIL_TAYLOR_HYBRID;
+}
+
+static bool ranks_by_covariance(const struct spec *spec) {
+  return spec->route.kind == ROUTE_TOP_K && spec->route.term == TERM_LOG_COVARIANCE;
+}
+
+/* Ring of |stages| (q, k and v block of one j), a 1 KB tile of ones for the row sums, barriers
+ * padded to 256. */
+static void statistics_layout(struct plan_statistics *p, int stages) {
+  enum { ONES = 1024, BARRIERS = 256 };
+  p->stages = stages;
+  p->ones_offset = stages * 3 * p->block * p->head_dim * ELEMENT_BYTES;
+  p->barrier_offset = p->ones_offset + ONES;
+  p->kernel.smem_bytes = p->barrier_offset + BARRIERS;
+}
+
+static void choose_statistics(struct arena *arena, struct plan *plan) {
+  const struct spec *spec = plan->spec;
+  struct plan_statistics *p = &plan->statistics;
+  *p = (struct plan_statistics){
+      .kernel = specialised(plan->target, "pisa_statistics"),
+      .head_dim = spec->shape.head_dim,
+      .block = 64,
+      .producer_registers = PRODUCER_REGISTERS,
+      .consumer_registers = CONSUMER_REGISTERS,
+      .wants_v = is_taylor(spec),
+      .wants_h = ranks_by_covariance(spec) || is_hybrid(spec),
+      .wants_h_norm = ranks_by_covariance(spec),
+      .wants_h_sum = is_hybrid(spec),
+  };
+  for (int stages = 6; stages >= 2; stages--) {
+    statistics_layout(p, stages);
+    if (p->kernel.smem_bytes <= plan->target->smem_bytes)
+      return;
+    reject(plan, arena_printf(arena, "statistics stages=%d", stages),
+           arena_printf(arena, "%d bytes of shared memory, a CTA has %d", p->kernel.smem_bytes,
+                        plan->target->smem_bytes));
+  }
+}
+
+/* ---- route ---- */
+
+static void choose_route(struct plan *plan) {
+  const struct spec *spec = plan->spec;
+  plan->route = (struct plan_route){
+      .kernel = {.entry = "pisa_route", .threads = 512},
+      .head_dim = spec->shape.head_dim,
+      .query = plan_query(spec),
+      .rows_per_cta = 16,
+      .log_covariance = ranks_by_covariance(spec),
+      .reduces_h = is_hybrid(spec),
+  };
+}
+
+/* ---- attend ---- */
+
+struct attend_candidate {
+  int tile_k, k_stages, v_stages;
+  const char *measured; /* NULL: take it when it fits; else why measurement spoke against it */
+};
+
+static const struct attend_candidate ATTEND[] = {
+    {192, 2, 2, NULL},
+    {176, 2, 2, NULL},
+    {128, 3, 3, NULL},
+    {128, 3, 2,
+     "no faster than two stages: 65.9 us against 65.6 at 4096 tokens, 2.59 ms both at 32768"},
+    {128, 2, 2, NULL},
+    {64, 5, 5,
+     "slower than tiles of 128: 68.8 us against 65.6 at 4096 tokens, 2.93 ms against 2.59 at "
+     "32768"},
+};
+
+/* Two copies of Q (the second also stages O), rings of K and V, one full and one empty barrier per
+ * stage. */
+static void attend_layout(struct plan_attend *p, const struct attend_candidate *c) {
+  int row = p->head_dim * ELEMENT_BYTES;
+  p->tile_k = c->tile_k;
+  p->q_stages = 2;
+  p->k_stages = c->k_stages;
+  p->v_stages = c->v_stages;
+  p->q_offset = 0;
+  p->k_offset = p->q_offset + p->q_stages * p->tile_q * row;
+  p->v_offset = p->k_offset + p->k_stages * p->tile_k * row;
+  p->barrier_offset = p->v_offset + p->v_stages * p->tile_k * row;
+  p->kernel.smem_bytes =
+      p->barrier_offset + 2 * BARRIER_BYTES * (p->q_stages + p->k_stages + p->v_stages);
+}
+
+/* Fragments of a consumer thread at the item boundary, in registers: O and S of 64 rows in fp32, P
+   in bf16 pairs, and (g q) in bf16 pairs for the first-order term. */
+static int fragment_registers(const struct plan_attend *p) {
+  int o = 64 * p->head_dim / WARPGROUP, s = 64 * p->tile_k / WARPGROUP;
+  int gq = p->first_order ? o / 2 : 0;
+  return o + s + s / 2 + gq;
+}
+
+/* NULL when |c| is laid out in |p| and fits. */
+static const char *why_not(struct arena *arena, const struct plan *plan, struct plan_attend *p,
+                           const struct attend_candidate *c) {
+  attend_layout(p, c);
+  int room = p->consumer_registers - WORKING_REGISTERS;
+  if (p->tile_k % p->block != 0)
+    return arena_printf(arena, "a tile holds whole blocks of %d keys", p->block);
+  if (p->kernel.smem_bytes > plan->target->smem_bytes)
+    return arena_printf(arena, "%d bytes of shared memory, a CTA has %d", p->kernel.smem_bytes,
+                        plan->target->smem_bytes);
+  if (fragment_registers(p) > room)
+    return arena_printf(arena, "fragments take %d registers of a thread, %d of %d are free",
+                        fragment_registers(p), room, p->consumer_registers);
+  return c->measured;
+}
+
+static void choose_attend(struct arena *arena, struct plan *plan) {
+  const struct spec *spec = plan->spec;
+  struct plan_attend fixed = {
+      .kernel = specialised(plan->target, "pisa_attend"),
+      .head_dim = spec->shape.head_dim,
+      .tile_q = plan_query(spec),
+      .block = plan_key(spec),
+      .producer_registers = PRODUCER_REGISTERS,
+      .consumer_registers = CONSUMER_REGISTERS,
+      .dense = spec->attend.all_exact,
+      .means = is_taylor(spec),
+      .first_order = is_hybrid(spec),
+  };
+  bool chosen = false;
+  for (size_t i = 0; i < sizeof ATTEND / sizeof *ATTEND; i++) {
+    const struct attend_candidate *c = &ATTEND[i];
+    struct plan_attend p = fixed;
+    const char *reason = why_not(arena, plan, &p, c);
+    if (!reason && !chosen) {
+      plan->attend = p;
+      chosen = true;
+    } else if (reason) {
+      reject(plan,
+             arena_printf(arena, "attend tile_k=%d k_stages=%d v_stages=%d", c->tile_k, c->k_stages,
+                          c->v_stages),
+             reason);
+    }
+  }
+  plan->attend_edge = plan->attend;
+  plan->attend_edge.kernel.entry = "pisa_attend_edge";
+  plan->attend_edge.edge = true;
+}
+
+struct plan *plan_choose(struct arena *arena, const struct spec *spec, const struct target *target,
+                         const char *choices) {
+  struct plan *plan = ARENA_NEW(arena, struct plan);
+  *plan = (struct plan){
+      .spec = spec,
+      .target = target,
+      .choices = choices,
+      .routed = !spec->attend.all_exact,
+      .rejections = ARENA_ARRAY(arena, struct rejection, MAX_REJECTIONS),
+  };
+  if (plan->routed) {
+    choose_statistics(arena, plan);
+    choose_route(plan);
+  }
+  choose_attend(arena, plan);
+  return plan;
+}

@@ -1,0 +1,85 @@
+/* print.c: in goes a plan; out comes text: a heading per kernel and one fact a line. */
+#include <string.h>
+
+#include "compiler/plan/plan.h"
+#include "dsl/text.h"
+
+static const char *yes(bool b) {
+  return b ? "yes" : "no";
+}
+
+static void kernel(const struct plan_kernel *k, struct text *out) {
+  text_printf(out, "kernel %s\n", k->entry);
+  text_printf(out, "  threads         %d\n", k->threads);
+  if (k->smem_bytes > 0)
+    text_printf(out, "  shared memory   %d bytes\n", k->smem_bytes);
+  else
+    text_puts(out, "  shared memory   16 * (128 * ceil(NT/128) + 4) * 4 bytes, NT key blocks\n");
+  if (k->entry_registers > 0)
+    text_printf(out, "  registers       %d at entry\n", k->entry_registers);
+  text_printf(out, "  spills          at most %d bytes\n", k->spill_budget);
+}
+
+static void roles(int producer, int consumer, struct text *out) {
+  text_printf(out, "  roles           1 loading warpgroup of %d registers, 2 computing of %d\n",
+              producer, consumer);
+}
+
+static void statistics(const struct plan_statistics *p, struct text *out) {
+  kernel(&p->kernel, out);
+  roles(p->producer_registers, p->consumer_registers, out);
+  text_printf(out, "  block           %d rows x %d\n", p->block, p->head_dim);
+  text_printf(out, "  ring            %d stages, each a q, k and v block\n", p->stages);
+  text_printf(out, "  layout          ring 0, ones %d, barriers %d\n", p->ones_offset,
+              p->barrier_offset);
+  text_printf(out, "  v_mean          %s\n", yes(p->wants_v));
+  text_printf(out, "  H_j             formed %s, norm %s, sum %s\n", yes(p->wants_h),
+              yes(p->wants_h_norm), yes(p->wants_h_sum));
+}
+
+static void route(const struct plan_route *p, struct text *out) {
+  kernel(&p->kernel, out);
+  text_printf(out, "  query block     %d rows, %d blocks a CTA\n", p->query, p->rows_per_cta);
+  text_printf(out, "  score           scale * mean(q) . mean(k)%s\n",
+              p->log_covariance ? " + ln(||H_j||_F + 1e-5)" : "");
+  text_printf(out, "  sums H_j        %s\n", yes(p->reduces_h));
+}
+
+static void attend(const struct plan_attend *p, struct text *out) {
+  kernel(&p->kernel, out);
+  roles(p->producer_registers, p->consumer_registers, out);
+  text_printf(out, "  tile            %d queries x %d keys, blocks of %d keys, head_dim %d\n",
+              p->tile_q, p->tile_k, p->block, p->head_dim);
+  text_printf(out, "  stages          q %d, k %d, v %d\n", p->q_stages, p->k_stages, p->v_stages);
+  text_printf(out, "  layout          q %d, k %d, v %d, barriers %d\n", p->q_offset, p->k_offset,
+              p->v_offset, p->barrier_offset);
+  text_printf(out, "  exact           %s\n", p->dense ? "every block" : "the blocks of the list");
+  text_printf(out, "  rest            %s\n",
+              p->dense         ? "none"
+              : p->first_order ? "means, then (g q) Hsum"
+              : p->means       ? "means"
+                               : "dropped");
+  text_printf(out, "  edge            %s\n",
+              p->edge ? "any number of tokens and blocks" : "whole blocks, a full first tile");
+}
+
+void plan_print_kernels(const struct plan *plan, struct text *out) {
+  text_printf(out, "target %s, PTX %d.%d\n", plan->target->name, plan->target->ptx_version / 10,
+              plan->target->ptx_version % 10);
+  if (plan->routed) {
+    statistics(&plan->statistics, out);
+    route(&plan->route, out);
+  }
+  attend(&plan->attend, out);
+  attend(&plan->attend_edge, out);
+}
+
+void plan_print(const struct plan *plan, struct text *out) {
+  text_printf(out, "plan %s\n", plan->spec->name);
+  if (*plan->choices)
+    text_printf(out, "choices %s\n", plan->choices);
+  plan_print_kernels(plan, out);
+  for (int i = 0; i < plan->n_rejections; i++)
+    text_printf(out, "rejected %s: %s\n", plan->rejections[i].candidate,
+                plan->rejections[i].reason);
+}
