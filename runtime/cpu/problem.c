@@ -4,6 +4,8 @@
 
 #include <assert.h>
 
+#include "runtime/shape.h"
+
 static int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
@@ -18,6 +20,33 @@ void cpu_problem_derive(struct cpu_problem *problem) {
   problem->q_blocks = ceil_div(problem->n_q, problem->query);
   problem->k_blocks = ceil_div(problem->n_k, problem->key);
   problem->q_sub_blocks = ceil_div(problem->n_q, CPU_SUB_BLOCK);
+}
+
+void cpu_problem_init(struct cpu_problem *problem, const struct pisa_method *method,
+                      const struct pisa_shape *shape, const pisa_attention *call) {
+  *problem = (struct cpu_problem){.dense = method->dense,
+                                  .means = pisa_wants_v_mean(method),
+                                  .first_order = pisa_wants_h_sum(method),
+                                  .log_covariance = pisa_wants_h_norm2(method),
+                                  .query = method->query,
+                                  .key = method->key,
+                                  .head_dim = method->head_dim,
+                                  .type = method->type,
+                                  .batch = shape->batch,
+                                  .heads = shape->heads,
+                                  .kv_heads = shape->kv_heads,
+                                  .n_q = shape->n_q,
+                                  .n_k = shape->n_k,
+                                  .scale = (double)shape->scale,
+                                  .q = call->q,
+                                  .k = call->k,
+                                  .v = call->v,
+                                  .o = call->o,
+                                  .kept = shape->kept};
+  for (int a = 0; !method->dense && a < method->n_always; a++)
+    problem->always[problem->n_always++] =
+        (struct cpu_range){shape->always[a].begin, shape->always[a].end};
+  cpu_problem_derive(problem);
 }
 
 bool cpu_wants_h(const struct cpu_problem *problem) {

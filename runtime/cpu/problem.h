@@ -37,6 +37,11 @@ struct cpu_problem {
   int n_always;
 };
 
+/* From a checked call. */
+struct pisa_method;
+struct pisa_shape;
+void cpu_problem_init(struct cpu_problem *problem, const struct pisa_method *method,
+                      const struct pisa_shape *shape, const pisa_attention *call);
 /* Fills the derived sizes from the fields above them. |kept| and |always| are the caller's. */
 void cpu_problem_derive(struct cpu_problem *problem);
 
