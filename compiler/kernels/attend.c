@@ -202,7 +202,7 @@ static void produce_values(struct ir *k, const struct attend *a) {
  */
 
 struct tile_mask {
-  struct column_mask columns;
+  val words[MASK_WORDS]; /* bit c: column c of the tile is not to be seen */
   struct mask_bias bias;
   val is_mean; /* null: never */
 };
@@ -243,28 +243,43 @@ static void short_mean(struct ir *k, const struct attend *a, struct tile_mask *m
   mask->bias.short_bias = length_bias(k, log2_approx(k, to_float(k, a->last_length)));
 }
 
-static struct tile_mask mask_of_tile(struct ir *k, const struct attend *a, val item, val tile) {
+static struct tile_mask mask_of_exact(struct ir *k, const struct attend *a, val item, val tile) {
   struct tile_mask mask = {.bias = {.bias = f32(k, 0)}};
-  val words[MASK_WORDS];
-  prefix_words(k, valid_columns(k, a, item, tile), words);
-  if (a->plan->means) {
-    mask.is_mean = is_ge(k, tile, a->exact_tiles);
-    val mean_tile = sub(k, tile, a->exact_tiles);
-    val first = mul(k, widen(k, item), widen(k, ARG(mask_words)));
-    val word = mul_const(k, smax(k, mean_tile, i32(k, 0)), MASK_WORDS);
-    val row = at(k, ARG(masks), mul_const(k, add(k, first, widen(k, word)), 4));
-    val selected = load(k, k->i32x4, row, 16);
-    for (int w = 0; w < MASK_WORDS; w++) {
-      words[w] = choose(k, mask.is_mean, element(k, selected, w, k->i32), words[w]);
-    }
-    const double log2_block = 6; /* blocks of 64 */
-    mask.bias.bias = choose(k, mask.is_mean, length_bias(k, f32(k, log2_block)), f32(k, 0));
-    if (a->plan->edge) {
-      short_mean(k, a, &mask, mean_tile);
-    }
-  }
-  mask.columns = column_mask_new(k, words, &a->lanes);
+  prefix_words(k, valid_columns(k, a, item, tile), mask.words);
   return mask;
+}
+
+/* Turns the mask of an exact tile into that of tile |tile|, wherever that is a tile of means. */
+static void mask_means(struct ir *k, const struct attend *a, struct tile_mask *mask, val item,
+                       val tile) {
+  val mean_tile = sub(k, tile, a->exact_tiles);
+  mask->is_mean = is_ge(k, tile, a->exact_tiles);
+  val first = mul(k, widen(k, item), widen(k, ARG(mask_words)));
+  val word = mul_const(k, smax(k, mean_tile, i32(k, 0)), MASK_WORDS);
+  val row = at(k, ARG(masks), mul_const(k, add(k, first, widen(k, word)), 4));
+  val selected = load(k, k->i32x4, row, 16);
+  for (int w = 0; w < MASK_WORDS; w++) {
+    mask->words[w] = choose(k, mask->is_mean, element(k, selected, w, k->i32), mask->words[w]);
+  }
+  const double log2_block = 6; /* blocks of 64 */
+  mask->bias.bias = choose(k, mask->is_mean, length_bias(k, f32(k, log2_block)), f32(k, 0));
+  if (a->plan->edge) {
+    short_mean(k, a, mask, mean_tile);
+  }
+}
+
+static struct tile_mask mask_of_tile(struct ir *k, const struct attend *a, val item, val tile) {
+  struct tile_mask mask = mask_of_exact(k, a, item, tile);
+  if (a->plan->means) {
+    mask_means(k, a, &mask, item, tile);
+  }
+  return mask;
+}
+
+static void apply_mask(struct ir *k, const struct attend *a, const struct frag *s,
+                       const struct tile_mask *mask) {
+  struct column_mask columns = column_mask_new(k, mask->words, &a->lanes);
+  frag_mask_columns(k, s, &columns, &mask->bias);
 }
 
 /* ---- consumers
@@ -364,7 +379,7 @@ static void tile_step(struct ir *k, const struct attend *a, struct rows *x, val 
   wgmma_wait(k, 1, &x->s, 0, NULL);
   release(k, x, &a->keys, key);
   if (masked) {
-    frag_mask_columns(k, &x->s, &mask.columns, &mask.bias);
+    apply_mask(k, a, &x->s, &mask);
   }
   struct rowval f = softmax_step(k, x, mask.is_mean);
 
@@ -381,12 +396,12 @@ static void tile_step(struct ir *k, const struct attend *a, struct rows *x, val 
 static void mask_first(struct ir *k, const struct attend *a, struct rows *x,
                        const struct tile_mask *mask) {
   if (a->plan->edge) {
-    frag_mask_columns(k, &x->s, &mask->columns, &mask->bias);
+    apply_mask(k, a, &x->s, mask);
   }
 }
 
 static struct tile_mask first_mask(struct ir *k, const struct attend *a, val item) {
-  return a->plan->edge ? mask_of_tile(k, a, item, i32(k, 0)) : (struct tile_mask){0};
+  return a->plan->edge ? mask_of_exact(k, a, item, i32(k, 0)) : (struct tile_mask){0};
 }
 
 static void open_first_item(struct ir *k, const struct attend *a, struct rows *x) {
