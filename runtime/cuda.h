@@ -20,8 +20,9 @@ typedef struct CUevent_st *CUevent;
 typedef struct CUgraph_st *CUgraph;
 typedef struct CUgraphExec_st *CUgraphExec;
 
-typedef struct CUtensorMap { /* opaque, 128 bytes */
-  _Alignas(64) uint64_t opaque[16];
+typedef struct CUtensorMap { /* opaque; the driver asks for 64-byte alignment, its header says 128
+                              */
+  _Alignas(128) uint64_t opaque[16];
 } CUtensorMap;
 
 typedef struct CUlaunchAttribute {
