@@ -1,0 +1,66 @@
+/* workspace.c: lays out the workspace. In: sizes of the call and the number of multiprocessors.
+   Out: offset and size of every part, and the padded row lengths that the kernels get as
+   parameters. */
+#include "runtime/workspace.h"
+
+#include <string.h>
+
+#include "runtime/size.h"
+
+enum {
+  ROUTE_ROWS = 16, /* query blocks that one CTA of the route kernel takes */
+  LIST_PAD = 8,    /* entries behind a list that attend's look-ahead may read */
+  NORM_PARTS = 8   /* partial sums of ||H_j||^2, one per warp */
+};
+
+const char *const pisa_workspace_names[PISA_N_WORKSPACE_PARTS] = {
+    "q_mean", "k_mean", "v_mean", "h_norm2", "h_part", "h_sum", "lists", "masks"};
+
+/* Appends |rows| x |columns| x |bytes|. */
+static bool add_part(struct pisa_workspace *ws, enum pisa_workspace_id id, int64_t rows,
+                     int64_t columns, int64_t bytes) {
+  int64_t size, end;
+  if (!pisa_multiply(rows, columns, &size) || !pisa_multiply(size, bytes, &size) ||
+      !pisa_add((int64_t)ws->bytes, size, &end) || end > INT64_MAX - PISA_WORKSPACE_ALIGN)
+    return false;
+  ws->parts[id].offset = ws->bytes;
+  ws->parts[id].size = (size_t)size;
+  ws->bytes = (size_t)pisa_round_up(end, PISA_WORKSPACE_ALIGN);
+  return true;
+}
+
+static bool add_parts(const struct pisa_method *method, const struct pisa_shape *s,
+                      struct pisa_workspace *ws) {
+  const int64_t d = method->head_dim;
+  const int64_t v_rows = pisa_wants_v_mean(method) ? s->bh * s->nt : 0;
+  const int64_t norm_rows = pisa_wants_h_norm2(method) ? s->bh * s->nt : 0;
+  const int64_t part_slots = pisa_wants_h_sum(method) ? s->bh + ws->stat_ctas - 1 : 0;
+  const int64_t sum_slots = pisa_wants_h_sum(method) ? s->bh : 0;
+  const int64_t list_rows = s->bh * s->nt_q; /* fits: limits.h */
+  return add_part(ws, PISA_WORKSPACE_Q_MEAN, s->bh * s->nq_64, d, 2) &&
+         add_part(ws, PISA_WORKSPACE_K_MEAN, s->bh * s->nt, d, 2) &&
+         add_part(ws, PISA_WORKSPACE_V_MEAN, v_rows, d, 2) &&
+         add_part(ws, PISA_WORKSPACE_H_NORM2, norm_rows, NORM_PARTS, 4) &&
+         add_part(ws, PISA_WORKSPACE_H_PART, part_slots, d * d, 4) &&
+         add_part(ws, PISA_WORKSPACE_H_SUM, sum_slots, d * d, 2) &&
+         add_part(ws, PISA_WORKSPACE_LISTS, list_rows, ws->list_stride, 4) &&
+         add_part(ws, PISA_WORKSPACE_MASKS, list_rows, ws->mask_words, 4);
+}
+
+pisa_status pisa_workspace_layout(const struct pisa_method *method, const struct pisa_shape *s,
+                                  int sm_count, struct pisa_workspace *out, pisa_error *error) {
+  memset(out, 0, sizeof *out);
+  if (method->dense)
+    return PISA_OK;
+  int64_t blocks = pisa_max(s->nt, s->nq_64);
+  out->stat_blocks = (int32_t)blocks;
+  out->stat_ctas = (int32_t)pisa_min(sm_count, s->bh * blocks);
+  out->row_tiles = (int32_t)pisa_ceil_div(s->nt_q, ROUTE_ROWS);
+  out->list_stride = (int32_t)pisa_round_up(s->kept + LIST_PAD, 4);
+  out->mask_words = (int32_t)(4 * pisa_ceil_div(s->nt, 128));
+  if (add_parts(method, s, out))
+    return PISA_OK;
+  memset(out, 0, sizeof *out);
+  return pisa_fail(error, PISA_UNSUPPORTED,
+                   "the workspace of this shape exceeds the address space");
+}

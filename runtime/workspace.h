@@ -1,0 +1,43 @@
+/* workspace.h: where each intermediate result lies in the caller's workspace (docs/ABI.md section
+   4). Launches pass these addresses to the kernels; the verifier reads the results back from them.
+ */
+#ifndef PISA_RUNTIME_WORKSPACE_H
+#define PISA_RUNTIME_WORKSPACE_H
+
+#include <stddef.h>
+
+#include "runtime/shape.h"
+
+enum pisa_workspace_id {                         /* in this order; T is the pack's type */
+                         PISA_WORKSPACE_Q_MEAN,  /* T [BH, NQ64, D] */
+                         PISA_WORKSPACE_K_MEAN,  /* T [BH, NT, D] */
+                         PISA_WORKSPACE_V_MEAN,  /* T [BH, NT, D] */
+                         PISA_WORKSPACE_H_NORM2, /* float [BH, NT, 8] */
+                         PISA_WORKSPACE_H_PART,  /* float [BH + stat_ctas - 1, D, D] */
+                         PISA_WORKSPACE_H_SUM,   /* T [BH, D, D] */
+                         PISA_WORKSPACE_LISTS,   /* int32 [BH, NTq, list_stride] */
+                         PISA_WORKSPACE_MASKS,   /* uint32 [BH, NTq, mask_words] */
+                         PISA_N_WORKSPACE_PARTS
+};
+extern const char *const pisa_workspace_names[PISA_N_WORKSPACE_PARTS]; /* "q_mean", ... */
+
+enum { PISA_WORKSPACE_ALIGN = 256 };
+
+struct pisa_workspace {
+  struct {
+    size_t offset, size; /* bytes; size 0: the method has no such part */
+  } parts[PISA_N_WORKSPACE_PARTS];
+  size_t bytes;        /* of all parts, a multiple of 256; 0 when dense */
+  int32_t stat_ctas;   /* grid of the statistics kernel: min(SMs, BH * NB) */
+  int32_t stat_blocks; /* NB = max(NT, NQ64) */
+  int32_t row_tiles;   /* ceil(NTq / 16) */
+  int32_t list_stride; /* entries of a list row: kept + 8, rounded up to 4 */
+  int32_t mask_words;  /* words of a mask row: 4 * ceil(NT / 128) */
+};
+
+/* |shape| must be within the limits of the device (limits.h). PISA_UNSUPPORTED when the sizes
+ * overflow. */
+pisa_status pisa_workspace_layout(const struct pisa_method *method, const struct pisa_shape *shape,
+                                  int sm_count, struct pisa_workspace *out, pisa_error *error);
+
+#endif
