@@ -1,0 +1,202 @@
+/* run.c: `pisa run`. A pack and three array files in, the output's files out. */
+#include "runtime/tool/run.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/tool/args.h"
+#include "runtime/tool/tool.h"
+
+struct options {
+  const char *pack, *q, *k, *v, *o, *lse, *blocks, *device, *layout;
+  struct args_list settings;
+  struct run_wish wish;
+  bool oracle;
+  int64_t threads;
+  int ordinal; /* of the CUDA device; -1: CPU */
+};
+
+static bool read_options(struct options *o, int argc, char **argv, int *code) {
+  const struct args_option options[] = {
+      {"--q", "FILE", "queries [B, H, Nq, D]: .npy or file.safetensors:name", ARGS_TEXT, &o->q, 0},
+      {"--k", "FILE", "keys [B, Hk, Nk, D]", ARGS_TEXT, &o->k, 0},
+      {"--v", "FILE", "values [B, Hk, Nk, D]", ARGS_TEXT, &o->v, 0},
+      {"-o", "FILE", "output [B, H, Nq, D], in q's type", ARGS_TEXT, &o->o, 0},
+      {"--lse", "FILE", "also write the log-sum-exp, float32 [B, H, Nq]", ARGS_TEXT, &o->lse, 0},
+      {"--blocks", "FILE", "also write the blocks read exactly, int32 [B, H, NTq, kept]", ARGS_TEXT,
+       &o->blocks, 0},
+      {"--density", "D", "share of key blocks read exactly, up to 1; else the spec's", ARGS_NUMBER,
+       &o->wish.density, 0},
+      {"--keep", "K", "number of key blocks read exactly", ARGS_INT, &o->wish.keep, 1},
+      {"--scale", "S", "multiplies q.k; else 1/sqrt(D)", ARGS_NUMBER, &o->wish.scale, 0},
+      {"--set", "NAME=VALUE", "pick the variant with this choice; may be repeated", ARGS_MANY,
+       &o->settings, 0},
+      {"--layout", "bhnd|bnhd", "order of the dimensions in all four files; else bhnd", ARGS_TEXT,
+       &o->layout, 0},
+      {"--device", "cpu|cuda:N", "where to run; else cuda:0", ARGS_TEXT, &o->device, 0},
+      {"--oracle", NULL, "on the CPU: double arithmetic, slow", ARGS_FLAG, &o->oracle, 0},
+      {"--threads", "N", "on the CPU: threads, 0 for all cores", ARGS_INT, &o->threads, 0},
+  };
+  const struct args_command command = {"run", "PACK",
+                                       "Runs a pack on arrays: float32, float16 or bfloat16 (in "
+                                       ".npy files: the bits as uint16).\nInputs are rounded to "
+                                       "the pack's type first.",
+                                       options, sizeof options / sizeof *options};
+  return args_parse(&command, argc, argv, &o->pack, code);
+}
+
+/* "cpu" or "cuda:N"; NULL is cuda:0. */
+static bool read_device(struct options *o) {
+  char *end;
+  const char *text = o->device ? o->device : "cuda:0";
+  o->ordinal = -1;
+  if (strcmp(text, "cpu") == 0)
+    return true;
+  if (strncmp(text, "cuda:", 5) != 0 || text[5] < '0' || text[5] > '9')
+    return false;
+  long ordinal = strtol(text + 5, &end, 10);
+  o->ordinal = ordinal < 1024 ? (int)ordinal : 1024;
+  return *end == '\0';
+}
+
+/* What args.h cannot know. */
+static int check_options(struct options *o) {
+  const char *const needed[][2] = {{"--q", o->q}, {"--k", o->k}, {"--v", o->v}, {"-o", o->o}};
+  for (int i = 0; i < 4; i++)
+    if (!needed[i][1])
+      return tool_say("run", TOOL_WRONG_INPUT, "%s FILE is needed; `pisa run --help` tells more",
+                      needed[i][0]);
+  if (!read_device(o))
+    return tool_say("run", TOOL_WRONG_INPUT, "--device is '%s', expected cpu or cuda:N", o->device);
+  if (o->layout && strcmp(o->layout, "bhnd") != 0 && strcmp(o->layout, "bnhd") != 0)
+    return tool_say("run", TOOL_WRONG_INPUT, "--layout is '%s', expected bhnd or bnhd", o->layout);
+  if (o->ordinal >= 0 && (o->oracle || o->threads))
+    return tool_say("run", TOOL_WRONG_INPUT, "%s needs --device cpu",
+                    o->oracle ? "--oracle" : "--threads");
+  if (o->wish.scale > 0 && !(isfinite((float)o->wish.scale) && (float)o->wish.scale > 0))
+    return tool_say("run", TOOL_WRONG_INPUT, "--scale is %g, which is no float", o->wish.scale);
+  if (o->threads > 256)
+    return tool_say("run", TOOL_WRONG_INPUT, "--threads is %lld, expected at most 256",
+                    (long long)o->threads);
+  o->wish.bnhd = o->layout && strcmp(o->layout, "bnhd") == 0;
+  o->wish.lse = o->lse != NULL;
+  o->wish.blocks = o->blocks != NULL;
+  return TOOL_DONE;
+}
+
+static pisa_status check_outputs(const struct options *o, pisa_error *error) {
+  pisa_status status = array_check_path(o->o, error);
+  if (!status && o->lse)
+    status = array_check_path(o->lse, error);
+  if (!status && o->blocks)
+    status = array_check_path(o->blocks, error);
+  return status;
+}
+
+/* ---- the call ---- */
+
+static void show_progress(void *user, int64_t done, int64_t total) {
+  int *shown = user;
+  int percent = (int)(100 * done / total);
+  if (percent == *shown)
+    return;
+  *shown = percent;
+  fprintf(stderr, "\rpisa run: %3d %%%s", percent, done == total ? "\n" : "");
+}
+
+static pisa_status execute(const struct options *o, const struct run_call *c, pisa_error *error) {
+  int shown = -1;
+  const pisa_cpu_options cpu = {.struct_size = sizeof cpu,
+                                .oracle = o->oracle,
+                                .threads = (int)o->threads,
+                                .progress = isatty(STDERR_FILENO) ? show_progress : NULL,
+                                .user = &shown};
+  if (o->ordinal < 0)
+    return pisa_cpu_run(c->pack, c->variant, &c->call, &cpu, error);
+  pisa_status status = run_on_device(c, o->ordinal, error);
+  if (status == PISA_NO_DEVICE)
+    pisa_add_context(error, status, "no GPU to run on (`--device cpu` runs on the CPU)");
+  return status;
+}
+
+static pisa_status write_o(const struct options *o, const struct run_call *c, const struct array *q,
+                           pisa_error *error) {
+  struct array out = *q;
+  out.data = malloc((size_t)c->q_size * array_item_size(q->type));
+  if (!out.data)
+    return pisa_fail(error, PISA_OUT_OF_MEMORY, "not enough host memory for the output");
+  array_from_type(&out, c->method->type, c->o);
+  pisa_status status = array_write(o->o, "o", &out, error);
+  array_free(&out);
+  return status;
+}
+
+static pisa_status write_outputs(const struct options *o, const struct run_call *c,
+                                 const struct array *q, pisa_error *error) {
+  const struct array lse = {.type = ARRAY_F32,
+                            .rank = 3,
+                            .shape = {c->call.batch, c->call.heads, c->call.n_q},
+                            .data = c->lse};
+  const struct array blocks = {.type = ARRAY_I32,
+                               .rank = 4,
+                               .shape = {c->call.batch, c->call.heads, c->q_blocks, c->kept},
+                               .data = c->blocks};
+  pisa_status status = write_o(o, c, q, error);
+  if (!status && o->lse)
+    status = array_write(o->lse, "lse", &lse, error);
+  if (!status && o->blocks)
+    status = array_write(o->blocks, "blocks", &blocks, error);
+  return status;
+}
+
+static pisa_status run_arrays(const struct options *o, struct run_call *c, struct array *q,
+                              struct array *k, struct array *v, pisa_error *error) {
+  pisa_status status = array_read(o->q, q, error);
+  if (!status)
+    status = array_read(o->k, k, error);
+  if (!status)
+    status = array_read(o->v, v, error);
+  if (!status)
+    status = run_call_init(c, q, k, v, &o->wish, error);
+  array_free(q); /* its type and shape are still needed */
+  array_free(k);
+  array_free(v);
+  if (!status)
+    status = execute(o, c, error);
+  if (!status)
+    status = write_outputs(o, c, q, error);
+  return status;
+}
+
+static pisa_status run_pack(const struct options *o, pisa_error *error) {
+  struct array q = {0}, k = {0}, v = {0};
+  struct run_call c = {0};
+  pisa_pack *pack = NULL;
+  pisa_status status = pisa_pack_open(o->pack, &pack, error);
+  if (!status)
+    status = pisa_pack_find_variant(pack, o->settings.items, o->settings.n, &c.variant, error);
+  c.pack = pack;
+  if (!status)
+    status = run_arrays(o, &c, &q, &k, &v, error);
+  run_call_free(&c);
+  pisa_pack_close(pack);
+  return status;
+}
+
+int tool_run(int argc, char **argv) {
+  struct options o = {0};
+  pisa_error error;
+  int code;
+  if (!read_options(&o, argc, argv, &code))
+    return code;
+  code = check_options(&o);
+  if (code)
+    return code;
+  pisa_status status = check_outputs(&o, &error);
+  if (!status)
+    status = run_pack(&o, &error);
+  return status ? tool_report("run", &error) : TOOL_DONE;
+}

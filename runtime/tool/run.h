@@ -1,0 +1,39 @@
+/* run.h: the parts of `pisa run`.
+
+       run.c ......... options and files in, files out
+       run_host.c .... the call: arrays in the pack's type, checked against the pack
+       run_device.c .. the call on a GPU */
+#ifndef PISA_TOOL_RUN_H
+#define PISA_TOOL_RUN_H
+
+#include "runtime/pack.h"
+#include "runtime/tool/array.h"
+
+struct run_call {
+  const pisa_pack *pack;
+  int variant;
+  const struct pisa_method *method;
+  pisa_attention call;     /* host pointers into the arrays below */
+  int64_t q_blocks, kept;  /* NTq; blocks per list */
+  uint16_t *q, *k, *v, *o; /* contiguous, in the pack's type */
+  int64_t q_size, k_size;  /* elements of q and o, of k and v */
+  float *lse;              /* [B, H, Nq], or NULL */
+  int32_t *blocks;         /* [B, H, NTq, kept], or NULL */
+};
+
+struct run_wish { /* what the command line asks for */
+  bool bnhd, lse, blocks;
+  double density, scale;
+  int64_t keep;
+};
+
+/* Makes |out| from the arrays of the files; |out->pack| and |out->variant| are set. Free also after
+ * a failure. */
+pisa_status run_call_init(struct run_call *out, const struct array *q, const struct array *k,
+                          const struct array *v, const struct run_wish *wish, pisa_error *error);
+void run_call_free(struct run_call *call);
+
+/* The call on CUDA device |ordinal|: arrays there and back. */
+pisa_status run_on_device(const struct run_call *call, int ordinal, pisa_error *error);
+
+#endif

@@ -1,0 +1,89 @@
+/* run_device.c: a call on host arrays in; the same call on a GPU, its outputs copied back. */
+#include "runtime/device.h"
+#include "runtime/tool/run.h"
+
+struct buffer { /* a host array and its twin on the device */
+  void *host, *device;
+  size_t bytes;
+  bool is_output;
+};
+
+enum { Q, K, V, O, LSE, BLOCKS, N_BUFFERS };
+
+static void list_buffers(const struct run_call *c, struct buffer buffers[N_BUFFERS]) {
+  size_t rows = (size_t)(c->call.batch * c->call.heads);
+  size_t lse = rows * (size_t)c->call.n_q * sizeof(float);
+  size_t blocks = rows * (size_t)(c->q_blocks * c->kept) * sizeof(int32_t);
+  size_t q = (size_t)c->q_size * sizeof(uint16_t), k = (size_t)c->k_size * sizeof(uint16_t);
+  buffers[Q] = (struct buffer){.host = c->q, .bytes = q};
+  buffers[K] = (struct buffer){.host = c->k, .bytes = k};
+  buffers[V] = (struct buffer){.host = c->v, .bytes = k};
+  buffers[O] = (struct buffer){.host = c->o, .bytes = q, .is_output = true};
+  buffers[LSE] = (struct buffer){.host = c->lse, .bytes = c->lse ? lse : 0, .is_output = true};
+  buffers[BLOCKS] =
+      (struct buffer){.host = c->blocks, .bytes = c->blocks ? blocks : 0, .is_output = true};
+}
+
+static pisa_status upload(const struct pisa_device *device, struct buffer *buffers,
+                          pisa_error *error) {
+  pisa_status status = PISA_OK;
+  for (struct buffer *b = buffers; !status && b < buffers + N_BUFFERS; b++) {
+    if (!b->bytes)
+      continue;
+    status = pisa_device_alloc(device, b->bytes, &b->device, error);
+    if (!status && !b->is_output)
+      status = pisa_device_upload(device, b->device, b->host, b->bytes, error);
+  }
+  return status;
+}
+
+static pisa_status download(const struct pisa_device *device, const struct buffer *buffers,
+                            pisa_error *error) {
+  pisa_status status = pisa_device_wait(device, error);
+  for (const struct buffer *b = buffers; !status && b < buffers + N_BUFFERS; b++)
+    if (b->bytes && b->is_output)
+      status = pisa_device_download(device, b->host, b->device, b->bytes, error);
+  return status;
+}
+
+static pisa_status launch(const struct pisa_device *device, const struct run_call *c,
+                          const struct buffer *buffers, pisa_module *module, pisa_error *error) {
+  pisa_attention call = c->call;
+  void *workspace = NULL;
+  size_t bytes = 0;
+  call.q.data = buffers[Q].device;
+  call.k.data = buffers[K].device;
+  call.v.data = buffers[V].device;
+  call.o.data = buffers[O].device;
+  call.lse = buffers[LSE].device;
+  call.blocks = buffers[BLOCKS].device;
+  pisa_status status = pisa_workspace_size(module, &call, &bytes, error);
+  if (!status && bytes)
+    status = pisa_device_alloc(device, bytes, &workspace, error);
+  if (!status)
+    status = pisa_launch(module, &call, workspace, bytes, NULL, error);
+  if (!status)
+    status = download(device, buffers, error);
+  pisa_device_free(device, workspace);
+  return status;
+}
+
+pisa_status run_on_device(const struct run_call *c, int ordinal, pisa_error *error) {
+  struct pisa_device device;
+  struct buffer buffers[N_BUFFERS];
+  pisa_module *module = NULL;
+  pisa_status status = pisa_device_open(ordinal, &device, error);
+  if (status)
+    return status;
+  list_buffers(c, buffers);
+  status = pisa_module_load(c->pack, c->variant, 0, &module, error);
+  if (!status)
+    status = upload(&device, buffers, error);
+  if (!status)
+    status = launch(&device, c, buffers, module, error);
+  for (int i = 0; i < N_BUFFERS; i++)
+    pisa_device_free(&device, buffers[i].device);
+  pisa_module_unload(module);
+  pisa_device_close(&device);
+  return status;
+}
