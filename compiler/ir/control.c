@@ -1,4 +1,5 @@
-/* Run-time loops and branches as C scopes (scf.for, scf.if without results); see ir.h. */
+/* Run-time loops and branches as C scopes (scf.for, scf.while, scf.if without results); see ir.h.
+ */
 #include <assert.h>
 
 #include "compiler/ir/build.h"
@@ -48,6 +49,27 @@ struct ir_scope ir_else_begin(struct ir *k, const char *file, int line) {
   MlirBlock body = mlirBlockCreate(0, NULL, NULL);
   mlirRegionAppendOwnedBlock(mlirOperationGetRegion(k->last_if, 1), body);
   return enter(k, k->last_if, body);
+}
+
+struct ir_scope ir_while_begin(struct ir *k, const char *file, int line) {
+  ir_here(k, file, line);
+  MlirRegion regions[2] = {mlirRegionCreate(), mlirRegionCreate()};
+  MlirBlock blocks[2];
+  for (int i = 0; i < 2; i++) {
+    blocks[i] = mlirBlockCreate(0, NULL, NULL);
+    mlirRegionAppendOwnedBlock(regions[i], blocks[i]);
+  }
+  MlirOperation op =
+      ir_build(k, &(struct ir_build){
+                      .name = "scf.while", .attributes = "", .n_regions = 2, .regions = regions});
+  mlirBlockAppendOwnedOperation(k->block, op);
+  return enter(k, op, blocks[0]);
+}
+
+bool ir_while_test(struct ir *k, struct ir_scope *scope, val condition) {
+  OP(k, "scf.condition", NO_TYPE, "", condition);
+  k->block = mlirRegionGetFirstBlock(mlirOperationGetRegion(scope->op, 1));
+  return true;
 }
 
 void ir_scope_end(struct ir *k, struct ir_scope *scope) {

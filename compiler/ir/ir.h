@@ -2,11 +2,11 @@
    times.
 
    Emission time is plain C: `for` unrolls, `if` specialises, functions inline. Run time is in
-   capitals: FOR, IF, ELSE open a scope of the generated program. A run-time value is a `val`; a
-   mutable run-time variable is a `struct var` (an alloca in the entry block which LLVM's SROA turns
-   into a register: one scalar each, never indexed at run time, address never taken). Arithmetic
-   picks the integer or float op by the operands' type; integers are signed unless the name says
-   otherwise. Misuse is a bug of ours and aborts with the op's name. */
+   capitals: FOR, WHILE, IF, ELSE open a scope of the generated program. A run-time value is a
+   `val`; a mutable run-time variable is a `struct var` (an alloca in the entry block which LLVM's
+   SROA turns into a register: one scalar each, never indexed at run time, address never taken).
+   Arithmetic picks the integer or float op by the operands' type; integers are signed unless the
+   name says otherwise. Misuse is a bug of ours and aborts with the op's name. */
 #ifndef PISA_IR_H
 #define PISA_IR_H
 
@@ -112,15 +112,18 @@ val either(struct ir *k, val a, val b);
 val choose(struct ir *k, val condition, val yes, val no);
 
 val widen(struct ir *k, val i32_value);      /* i32 -> i64, sign-extended */
+val narrow(struct ir *k, val i64_value);     /* i64 -> i32, low half */
 val widen_bool(struct ir *k, val condition); /* i1 -> i32, 0 or 1 */
 val to_float(struct ir *k, val i32_value);   /* signed */
 val bits_of(struct ir *k, val f32_value);    /* f32 -> i32, same bits */
 val float_of(struct ir *k, val i32_bits);
+val round_bf16(struct ir *k, val f32_value); /* f32 -> bf16, to nearest even */
 val pack_bf16(struct ir *k, val lo,
               val hi); /* two f32 -> i32, rounded to nearest even, lo in the low half */
 val bf16_lo(struct ir *k, val pair); /* low half of an i32 pair -> f32 */
 val bf16_hi(struct ir *k, val pair);
 val element(struct ir *k, val vector, int i, type t);
+val pack2(struct ir *k, val a, val b);   /* two f32 (i32) -> a vector of two */
 val pack4(struct ir *k, const val v[4]); /* four i32 -> vector<4xi32> */
 
 /* ---- memory
@@ -129,6 +132,8 @@ val pack4(struct ir *k, const val v[4]); /* four i32 -> vector<4xi32> */
 
 val at(struct ir *k, val pointer, val byte_offset); /* offset i32 or i64 */
 val at_const(struct ir *k, val pointer, int64_t byte_offset);
+/* Row |row| (i32) of an array with rows of |row_bytes| (i32); the product is 64 bits wide. */
+val at_row(struct ir *k, val pointer, val row, val row_bytes);
 val load(struct ir *k, type t, val pointer, int align);
 void store(struct ir *k, val v, val pointer, int align);
 val is_null_pointer(struct ir *k, val global_pointer);
@@ -159,6 +164,8 @@ struct ir_scope ir_for_begin(struct ir *k, val begin, val end, val step, const c
 struct ir_scope ir_if_begin(struct ir *k, val condition, const char *file, int line);
 struct ir_scope ir_else_begin(struct ir *k, const char *file,
                               int line); /* of the IF that closed just before */
+struct ir_scope ir_while_begin(struct ir *k, const char *file, int line);
+bool ir_while_test(struct ir *k, struct ir_scope *scope, val condition); /* true */
 void ir_scope_end(struct ir *k, struct ir_scope *scope);
 
 /* for (int i = begin; i < end; i += step), signed i32. */
@@ -171,6 +178,11 @@ void ir_scope_end(struct ir *k, struct ir_scope *scope);
 #define IR_JOIN(a, b) IR_JOIN_(a, b)
 #define IR_SCOPE(k, name, open_scope)                                                              \
   for (struct ir_scope name = open_scope; name.open; ir_scope_end(k, &name))
+/* |condition| is emitted inside the loop: it is evaluated before every pass. */
+#define WHILE(k, condition)                                                                        \
+  for (struct ir_scope while_scope = ir_while_begin(k, __FILE__, __LINE__);                        \
+       while_scope.open && ir_while_test(k, &while_scope, condition);                              \
+       ir_scope_end(k, &while_scope))
 #define IF(k, condition)                                                                           \
   IR_SCOPE(k, IR_JOIN(if_, __LINE__), ir_if_begin(k, condition, __FILE__, __LINE__))
 #define ELSE(k) IR_SCOPE(k, IR_JOIN(else_, __LINE__), ir_else_begin(k, __FILE__, __LINE__))

@@ -13,6 +13,10 @@ val at_const(struct ir *k, val pointer, int64_t byte_offset) {
   return byte_offset == 0 ? pointer : at(k, pointer, i64(k, byte_offset));
 }
 
+val at_row(struct ir *k, val pointer, val row, val row_bytes) {
+  return at(k, pointer, mul(k, widen(k, row), widen(k, row_bytes)));
+}
+
 static const char *alignment(char *buffer, size_t size, int align) {
   snprintf(buffer, size, "alignment = %d : i64", align);
   return buffer;

@@ -219,6 +219,10 @@ val widen(struct ir *k, val v) {
   return OP(k, "arith.extsi", k->i64, "", v);
 }
 
+val narrow(struct ir *k, val v) {
+  return OP(k, "arith.trunci", k->i32, "", v);
+}
+
 val widen_bool(struct ir *k, val condition) {
   return OP(k, "arith.extui", k->i32, "", condition);
 }
@@ -235,10 +239,12 @@ val float_of(struct ir *k, val v) {
   return OP(k, "llvm.bitcast", k->f32, "", v);
 }
 
+val round_bf16(struct ir *k, val v) {
+  return OP(k, "arith.truncf", k->bf16, "", v);
+}
+
 val pack_bf16(struct ir *k, val lo, val hi) {
-  val pair = OP0(k, "llvm.mlir.poison", k->f32x2, "");
-  pair = OP(k, "llvm.insertelement", k->f32x2, "", pair, lo, i32(k, 0));
-  pair = OP(k, "llvm.insertelement", k->f32x2, "", pair, hi, i32(k, 1));
+  val pair = pack2(k, lo, hi);
   return OP(k, "llvm.bitcast", k->i32, "", OP(k, "arith.truncf", k->bf16x2, "", pair));
 }
 
@@ -252,6 +258,13 @@ val bf16_hi(struct ir *k, val pair) {
 
 val element(struct ir *k, val vector, int i, type t) {
   return OP(k, "llvm.extractelement", t, "", vector, i32(k, i));
+}
+
+val pack2(struct ir *k, val a, val b) {
+  type t = is_float(a) ? k->f32x2 : ir_type(k, "vector<2xi32>");
+  val pair = OP0(k, "llvm.mlir.poison", t, "");
+  pair = OP(k, "llvm.insertelement", t, "", pair, a, i32(k, 0));
+  return OP(k, "llvm.insertelement", t, "", pair, b, i32(k, 1));
 }
 
 val pack4(struct ir *k, const val v[4]) {
