@@ -76,6 +76,31 @@ void frag_scale_rows(struct ir *k, const struct frag *f, struct rowval x) {
   }
 }
 
+void frag_add(struct ir *k, const struct frag *f, const struct frag *g) {
+  assert(f->columns == g->columns);
+  for (int i = 0; i < registers(f); i++) {
+    set(k, f->r[i], add(k, get(k, f->r[i]), get(k, g->r[i])));
+  }
+}
+
+void frag_subtract_outer(struct ir *k, const struct frag *f, struct rowval x,
+                         const struct frag *columns) {
+  assert(f->columns == columns->columns);
+  struct rowval minus = {{negate(k, x.r[0]), negate(k, x.r[1])}};
+  for (int i = 0; i < registers(f); i++) {
+    val product = get(k, columns->r[i]);
+    set(k, f->r[i], fused(k, minus.r[frag_row_of(i)], product, get(k, f->r[i])));
+  }
+}
+
+struct rowval frag_any_column(struct ir *k, const struct frag *f) {
+  return (struct rowval){{get(k, f->r[0]), get(k, f->r[2])}};
+}
+
+struct rowval rowval_scale(struct ir *k, struct rowval x, val factor) {
+  return (struct rowval){{mul(k, x.r[0], factor), mul(k, x.r[1], factor)}};
+}
+
 /* Four chains per row: nothing downstream reassociates a 64-long one. */
 enum { CHAINS = 4 };
 
@@ -112,6 +137,15 @@ struct rowval frag_exp2(struct ir *k, const struct frag *f, val c, struct rowval
     feed(k, chain[r], i, x, add);
   }
   return (struct rowval){{combine(k, chain[0], add), combine(k, chain[1], add)}};
+}
+
+val frag_square_sum(struct ir *k, const struct frag *f) {
+  val chain[CHAINS] = {0};
+  for (int i = 0; i < registers(f); i++) {
+    val x = get(k, f->r[i]), *sum = &chain[chain_of(i)];
+    *sum = is_null(*sum) ? mul(k, x, x) : fused(k, x, x, *sum);
+  }
+  return combine(k, chain, add);
 }
 
 void frag_to_a(struct ir *k, const struct frag_a *a, const struct frag *f) {
@@ -155,6 +189,26 @@ void frag_store_scaled(struct ir *k, const struct frag *f, struct rowval x, cons
     }
     ir_asm(k, "stmatrix.sync.aligned.m8n8.x4.shared.b16 [$0], {$1, $2, $3, $4};",
            "r,r,r,r,r,~{memory}", NO_TYPE, 0, NULL, 5, operands);
+  }
+}
+
+void frag_store_f32(struct ir *k, const struct frag *f, val row_0, const struct lanes *lanes) {
+  const int row_bytes = 4 * f->columns;
+  val row = mul_const(k, frag_lane_row(k, lanes), row_bytes);
+  val mine = at(k, row_0, add(k, row, mul_const(k, frag_lane_column(k, lanes), 4)));
+  for (int i = 0; i < registers(f); i += 2) {
+    int offset = 8 * frag_row_of(i) * row_bytes + 4 * frag_column_of(i);
+    val pair = pack2(k, get(k, f->r[i]), get(k, f->r[i + 1]));
+    store(k, pair, at_const(k, mine, offset), 8);
+  }
+}
+
+void rowval_store_bf16(struct ir *k, struct rowval x, val row_0, const struct lanes *lanes) {
+  val mine = at(k, row_0, mul_const(k, frag_lane_row(k, lanes), 2));
+  IF (k, is_eq(k, frag_lane_column(k, lanes), i32(k, 0))) {
+    for (int r = 0; r < FRAG_ROWS; r++) {
+      store(k, round_bf16(k, x.r[r]), at_const(k, mine, 2 * 8 * r), 2);
+    }
   }
 }
 

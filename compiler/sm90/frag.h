@@ -61,6 +61,20 @@ struct rowval frag_exp2(struct ir *k, const struct frag *f, val c, struct rowval
 /* f = to bf16 pairs, as the A operand. */
 void frag_to_a(struct ir *k, const struct frag_a *a, const struct frag *f);
 
+void frag_add(struct ir *k, const struct frag *f, const struct frag *g); /* f += g */
+/* f -= x row^T, the row taken from |columns| of f's shape: f[r, c] -= x[r] * columns[r, c]. */
+void frag_subtract_outer(struct ir *k, const struct frag *f, struct rowval x,
+                         const struct frag *columns);
+val frag_square_sum(struct ir *k, const struct frag *f); /* this thread's part of sum of f^2 */
+/* One value a row, of a fragment whose columns are all equal. */
+struct rowval frag_any_column(struct ir *k, const struct frag *f);
+struct rowval rowval_scale(struct ir *k, struct rowval x, val factor);
+
+/* To global memory, |row_0| pointing to the warpgroup's row 0. f as f32 rows of C columns; x as one
+   bf16 a row. */
+void frag_store_f32(struct ir *k, const struct frag *f, val row_0, const struct lanes *lanes);
+void rowval_store_bf16(struct ir *k, struct rowval x, val row_0, const struct lanes *lanes);
+
 /* A operand <-> a 64-row shared tile. */
 void frag_a_load(struct ir *k, const struct frag_a *a, const struct tile *tile,
                  const struct lanes *lanes);

@@ -1,16 +1,21 @@
 /* Warp-level verbs; see lanes.h. */
 #include "compiler/sm90/lanes.h"
 
-#include <stdio.h>
+val warp_read(struct ir *k, val v, val lane) {
+  return OP(k, "nvvm.shfl.sync", mlirValueGetType(v), "kind = #nvvm<shfl_kind idx>", i32(k, -1), v,
+            lane, i32(k, 31));
+}
 
 struct lanes lanes_new(struct ir *k) {
   val tid = thread_index(k);
-  val warp = shift_right(k, tid, i32(k, 5));
   return (struct lanes){
-      .warp = OP(k, "nvvm.shfl.sync", k->i32, "kind = #nvvm<shfl_kind idx>", i32(k, -1), warp,
-                 i32(k, 0), i32(k, 31)),
+      .warp = warp_read(k, shift_right(k, tid, i32(k, 5)), i32(k, 0)),
       .lane = bit_and(k, tid, i32(k, 31)),
   };
+}
+
+val lanes_warpgroup(struct ir *k, const struct lanes *lanes) {
+  return shift_right(k, lanes->warp, i32(k, 2));
 }
 
 static val butterfly(struct ir *k, val v, int distance) {
@@ -57,6 +62,15 @@ val warp_ballot(struct ir *k, val condition) {
   return one_result(k,
                     "{.reg .pred p; setp.ne.u32 p, $1, 0; vote.sync.ballot.b32 $0, p, 0xffffffff;}",
                     "=r,r", widen_bool(k, condition));
+}
+
+void warp_sync(struct ir *k) {
+  OP(k, "nvvm.bar.warp.sync", NO_TYPE, "", i32(k, -1));
+}
+
+val count_below(struct ir *k, const struct lanes *lanes, val ballot) {
+  val lower = add_const(k, shift_left(k, i32(k, 1), lanes->lane), -1);
+  return count_bits(k, bit_and(k, ballot, lower));
 }
 
 val count_bits(struct ir *k, val word) {

@@ -5,11 +5,14 @@
 
 #include "compiler/ir/ir.h"
 
+enum { WARPGROUP_WARPS = 4 };
+
 struct lanes {
   val warp; /* index in the CTA, known to be the same for the whole warp */
   val lane; /* 0..31 */
 };
 struct lanes lanes_new(struct ir *k);
+val lanes_warpgroup(struct ir *k, const struct lanes *lanes); /* index in the CTA */
 
 val quad_max(struct ir *k, val f32_value); /* over the four lanes that share lane / 4 */
 val quad_sum(struct ir *k, val f32_value);
@@ -18,6 +21,10 @@ val warp_sum_u32(struct ir *k, val i32_value);
 val warp_max_u32(struct ir *k, val i32_value);
 val warp_min_u32(struct ir *k, val i32_value);
 val warp_ballot(struct ir *k, val condition); /* bit i: lane i's condition */
+val warp_read(struct ir *k, val v, val lane); /* v of that lane */
+void warp_sync(struct ir *k); /* what its lanes wrote before is seen by all of them after */
+/* How many lanes below this one have their bit set. */
+val count_below(struct ir *k, const struct lanes *lanes, val ballot);
 val count_bits(struct ir *k, val word);
 val count_leading_zeros(struct ir *k, val word); /* 32 for 0 */
 val lane_elect(struct ir *k);                    /* true in exactly one lane of a converged warp */

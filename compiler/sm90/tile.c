@@ -23,13 +23,15 @@ static val descriptor(struct ir *k, val address, int leading) {
 }
 
 struct operand tile_k_major(struct ir *k, const struct tile *tile) {
-  return (struct operand){descriptor(k, tile->address, 1), false, tile->rows};
+  return (struct operand){.descriptor = descriptor(k, tile->address, 1), .rows = tile->rows};
 }
 
 struct operand tile_mn_major_at(struct ir *k, const struct tile *tile, val first_panel) {
   int panel_bytes = tile->rows * PANEL_ROW_BYTES;
   val address = add(k, tile->address, mul_const(k, first_panel, panel_bytes));
-  return (struct operand){descriptor(k, address, panel_bytes / UNIT), true, tile->rows};
+  return (struct operand){.descriptor = descriptor(k, address, panel_bytes / UNIT),
+                          .mn_major = true,
+                          .rows = tile->rows};
 }
 
 struct operand tile_mn_major(struct ir *k, const struct tile *tile, int first_panel) {
@@ -37,6 +39,9 @@ struct operand tile_mn_major(struct ir *k, const struct tile *tile, int first_pa
 }
 
 val operand_step(struct ir *k, const struct operand *operand, int step) {
+  if (operand->fixed) {
+    return operand->descriptor;
+  }
   const int per_panel = PANEL_COLUMNS / K_STEP;
   int bytes = operand->mn_major ? step * K_STEP * PANEL_ROW_BYTES
                                 : step / per_panel * operand->rows * PANEL_ROW_BYTES +

@@ -35,6 +35,7 @@ struct operand {
   val descriptor; /* of k step 0 */
   bool mn_major;
   int rows;
+  bool fixed; /* every k step reads the same bytes (ones.h) */
 };
 struct operand tile_k_major(struct ir *k, const struct tile *tile);
 /* From panel |first_panel| on. */

@@ -1,0 +1,86 @@
+/* Warp-level products of rows in global memory; see the drawing in mma.h. */
+#include "compiler/sm90/mma.h"
+
+#include <assert.h>
+
+enum { CHUNK = 32, CHUNK_WORDS = 4, LANE_BYTES = 16, CHAINS = 2 };
+
+static val quad_lane(struct ir *k, const struct lanes *lanes) {
+  return bit_and(k, lanes->lane, i32(k, 3));
+}
+
+val mma_lane_row(struct ir *k, const struct lanes *lanes) {
+  return shift_right(k, lanes->lane, i32(k, 2));
+}
+
+static int words(const struct mma_row *x) {
+  return x->head_dim / CHUNK * CHUNK_WORDS;
+}
+
+struct mma_row mma_row_load(struct ir *k, val row, int head_dim, const struct lanes *lanes) {
+  struct mma_row x = {.head_dim = head_dim};
+  assert(head_dim % CHUNK == 0 && words(&x) <= MMA_MAX_WORDS);
+  val mine = at(k, row, mul_const(k, quad_lane(k, lanes), LANE_BYTES));
+  for (int c = 0; c < head_dim / CHUNK; c++) {
+    val four = load(k, k->i32x4, at_const(k, mine, c * CHUNK * 2), LANE_BYTES);
+    for (int i = 0; i < CHUNK_WORDS; i++) {
+      x.word[CHUNK_WORDS * c + i] = element(k, four, i, k->i32);
+    }
+  }
+  return x;
+}
+
+struct mma_row mma_row_blend(struct ir *k, const struct mma_row *x, val wx, const struct mma_row *y,
+                             val wy) {
+  assert(x->head_dim == y->head_dim);
+  struct mma_row z = {.head_dim = x->head_dim};
+  for (int i = 0; i < words(x); i++) {
+    val lo = fused(k, bf16_lo(k, x->word[i]), wx, mul(k, bf16_lo(k, y->word[i]), wy));
+    val hi = fused(k, bf16_hi(k, x->word[i]), wx, mul(k, bf16_hi(k, y->word[i]), wy));
+    z.word[i] = pack_bf16(k, lo, hi);
+  }
+  return z;
+}
+
+/* c += a b of one k step; words |w| and |w| + 1 of the rows are its low and high half of k. */
+static void step(struct ir *k, val c[4], const struct mma_rows *a, const struct mma_row *b, int w) {
+  const val operands[] = {a->r[0].word[w],
+                          a->r[1].word[w],
+                          a->r[0].word[w + 1],
+                          a->r[1].word[w + 1],
+                          b->word[w],
+                          b->word[w + 1],
+                          c[0],
+                          c[1],
+                          c[2],
+                          c[3]};
+  ir_asm(k,
+         "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+         "{$0, $1, $2, $3}, {$4, $5, $6, $7}, {$8, $9}, {$10, $11, $12, $13};",
+         "=f,=f,=f,=f,r,r,r,r,r,r,f,f,f,f", k->f32, 4, c, 10, operands);
+}
+
+/* Two chains of dependent products, so that one hides the latency of the other. */
+struct mma_scores mma_multiply(struct ir *k, const struct mma_rows *a, const struct mma_row *b) {
+  val c[CHAINS][4];
+  for (int i = 0; i < 4 * CHAINS; i++) {
+    c[i / 4][i % 4] = f32(k, 0);
+  }
+  for (int w = 0; w < words(b); w += 2) {
+    step(k, c[w / 2 % CHAINS], a, b, w);
+  }
+  struct mma_scores out;
+  for (int i = 0; i < 4; i++) {
+    out.s[i / 2][i % 2] = add(k, c[0][i], c[1][i]);
+  }
+  return out;
+}
+
+struct mma_pair mma_columns(struct ir *k, val v, const struct lanes *lanes) {
+  struct mma_pair pair;
+  for (int q = 0; q < 2; q++) {
+    val column = add_const(k, frag_lane_column(k, lanes), q);
+    pair.q[q] = warp_read(k, v, mul_const(k, column, 4)); /* first lane of that row's quad */
+  }
+  return pair;
+}
