@@ -1,13 +1,16 @@
-/* pisa.h: load a pack of compiled attention kernels and launch them. The only public header of libpisa.
+/* pisa.h: load a pack of compiled attention kernels and launch them. The only public header of
+   libpisa.
 
-   Plain C ABI, C11 or C++. Needs libc; a GPU is reached through libcuda.so.1, opened on first use (no link-time
-   dependency). Thread-safe: packs and modules are immutable after they are made; there are no globals to set up.
+   Plain C ABI, C11 or C++. Needs libc; a GPU is reached through libcuda.so.1, opened on first use
+   (no link-time dependency). Thread-safe: packs and modules are immutable after they are made;
+   there are no globals to set up.
 
-   Vocabulary: B batch, H query heads, Hk key/value heads, Nq and Nk tokens, D head dimension; NTq and NT the numbers
-   of query blocks and key blocks. Shapes are written [B, H, N, D]; strides are in elements.
+   Vocabulary: B batch, H query heads, Hk key/value heads, Nq and Nk tokens, D head dimension; NTq
+   and NT the numbers of query blocks and key blocks. Shapes are written [B, H, N, D]; strides are
+   in elements.
 
-   Errors: every fallible function returns a pisa_status and fills |error| (may be NULL) with a sentence that names
-   the argument and the limit. Results are written only on PISA_OK.
+   Errors: every fallible function returns a pisa_status and fills |error| (may be NULL) with a
+   sentence that names the argument and the limit. Results are written only on PISA_OK.
 
    Sources: piecewise attention, arXiv 2602.01077; formulas in docs/DESIGN.md. */
 #ifndef PISA_H
@@ -25,15 +28,15 @@ extern "C" {
 #define PISA_VERSION_PATCH 0
 #define PISA_VERSION "0.1.0"
 
-/* ---- status ------------------------------------------------------------------------------------------------- */
+/* ---- status -------------------------------------------------------------------------------- */
 
 typedef enum pisa_status {
   PISA_OK = 0,
   PISA_INVALID_ARGUMENT = 1, /* the caller's argument is wrong: fix the call */
-  PISA_UNSUPPORTED = 2,      /* a legal request this pack or this version cannot serve; the limit is named */
-  PISA_CORRUPT = 3,          /* the pack is truncated, damaged, foreign or newer than this library */
+  PISA_UNSUPPORTED = 2,      /* legal, but this pack, version or device cannot: names the limit */
+  PISA_CORRUPT = 3,          /* the pack is truncated, damaged, foreign or newer than libpisa */
   PISA_IO = 4,               /* a file could not be read or written */
-  PISA_NO_DEVICE = 5,        /* no libcuda.so.1, no device, no current context, or a chip the pack is not for */
+  PISA_NO_DEVICE = 5,        /* no driver, device or current context, or another chip */
   PISA_DRIVER = 6,           /* the CUDA driver refused a call; its own words are in the message */
   PISA_OUT_OF_MEMORY = 7
 } pisa_status;
@@ -48,11 +51,12 @@ const char *pisa_status_name(pisa_status status);
 /* PISA_VERSION of the library that is linked. */
 const char *pisa_version(void);
 
-/* ---- packs: a compiled spec as one file ------------------------------------------------------------------------ */
+/* ---- packs: a compiled spec as one file ---------------------------------------------------- */
 
 typedef struct pisa_pack pisa_pack;
 
-/* Reads and verifies (magic, ABI number, sizes, sha256 of every part) a pack. Close with pisa_pack_close. */
+/* Reads a pack and verifies it: magic, ABI number, sizes, sha256 of manifest and parts. Close it
+   with pisa_pack_close. */
 pisa_status pisa_pack_open(const char *path, pisa_pack **out, pisa_error *error);
 /* The same from memory; |bytes| is copied. */
 pisa_status pisa_pack_read(const void *bytes, size_t size, pisa_pack **out, pisa_error *error);
@@ -66,38 +70,40 @@ typedef struct pisa_pack_info {
   const char *target;   /* "sm_90a" */
   const char *manifest; /* whole manifest text (docs/ABI.md) */
   pisa_type type;
-  int heads;     /* the spec's default H; any H with the same H/Hk runs */
-  int kv_heads;  /* the spec's default Hk */
-  int head_dim;  /* D */
+  int heads;      /* the spec's default H; any H with the same H/Hk runs */
+  int kv_heads;   /* the spec's default Hk */
+  int head_dim;   /* D */
   int n_variants; /* at least 1; variant 0 is the spec as written */
-  int has_cubin;  /* 1: native code for |target| inside; 0: PTX only, the driver compiles it on load */
-  int validated;  /* 1: every kernel's PTX and cubin is on the list of those that passed on a GPU */
+  int has_cubin;  /* 1: native code for |target| inside; 0: PTX, compiled by the driver on load */
+  int validated;  /* 1: the PTX and cubin of every variant passed on a GPU (docs/results) */
 } pisa_pack_info;
 
 pisa_status pisa_pack_get_info(const pisa_pack *pack, pisa_pack_info *out, pisa_error *error);
-/* The variant whose choices include every "name=value" of |settings| (n of them; others as in variant 0).
-   PISA_UNSUPPORTED with the list of choices when there is none. */
-pisa_status pisa_pack_find_variant(const pisa_pack *pack, const char *const *settings, int n, int *out,
-                                   pisa_error *error);
+/* The variant whose choices include every "name=value" of |settings| (n of them; others as in
+   variant 0). PISA_UNSUPPORTED with the list of choices when there is none. */
+pisa_status pisa_pack_find_variant(const pisa_pack *pack, const char *const *settings, int n,
+                                   int *out, pisa_error *error);
 
-/* ---- modules: a variant loaded into the current CUDA context ---------------------------------------------------- */
+/* ---- modules: a variant loaded into the current CUDA context ------------------------------- */
 
 typedef struct pisa_module pisa_module;
 
 enum { PISA_LOAD_PTX_ONLY = 1 }; /* flags: skip the cubin, let the driver compile the PTX */
 
-/* Loads |variant| into the calling thread's current CUDA context (for instance the primary context of the CUDA
-   runtime). Cubin first, PTX as the fallback; the driver's log is in the message when both fail. */
+/* Loads |variant| into the calling thread's current CUDA context (for instance the primary context
+   of the CUDA runtime). Cubin first, PTX as the fallback; the driver's log is in the message when
+   both fail. */
 pisa_status pisa_module_load(const pisa_pack *pack, int variant, unsigned flags, pisa_module **out,
                              pisa_error *error);
 /* Call with the same context current. NULL is allowed. */
 void pisa_module_unload(pisa_module *module);
 
-/* ---- one attention call ------------------------------------------------------------------------------------------ */
+/* ---- one attention call -------------------------------------------------------------------- */
 
-/* A 4-dimensional array [B, H, N, D] anywhere in memory. The last stride must be 1; the others multiples of 16 bytes
-   (8 elements); stride 0 is allowed along B and H of inputs. BHND contiguous: {H*N*D, N*D, D, 1};
-   BNHD contiguous: {N*H*D, D, H*D, 1}. */
+/* A 4-dimensional array [B, H, N, D] anywhere in memory. The last stride must be 1; the others
+   multiples of 8 elements (16 bytes), not negative; stride 0 is allowed along B and H of inputs.
+   The stride of a dimension of one element is not used and may be anything. BHND contiguous:
+   {H*N*D, N*D, D, 1}; BNHD contiguous: {N*H*D, D, H*D, 1}. */
 typedef struct pisa_tensor {
   void *data;        /* 16-byte aligned */
   int64_t stride[4]; /* b, h, n, d, in elements */
@@ -108,46 +114,57 @@ typedef struct pisa_attention {
   int64_t batch;      /* B >= 1 */
   int64_t heads;      /* H >= 1; H / kv_heads must be the spec's */
   int64_t kv_heads;   /* Hk >= 1 */
-  int64_t n_q, n_k;   /* Nq, Nk >= 1 */
+  int64_t n_q, n_k;   /* Nq, Nk: 1 to 2^30 */
   pisa_tensor q;      /* [B, H, Nq, D] */
   pisa_tensor k, v;   /* [B, Hk, Nk, D] */
-  pisa_tensor o;      /* [B, H, Nq, D]; must not overlap the inputs */
-  float *lse;         /* NULL, or contiguous [B, H, Nq]: natural log of the softmax denominator, tail included */
-  int32_t *blocks;    /* NULL, or contiguous [B, H, NTq, kept]: key blocks read exactly, ascending */
-  double density;     /* 0: the spec's budget; else in (0, 1]: k = max(1, floor(density * NT)), read as a decimal of
-                         at most 9 places, so 0.29 of 100 blocks is 29 */
-  int64_t keep;       /* 0: the spec's budget; else >= 1 blocks (capped at NT). Not together with density. */
-  float scale;        /* 0: 1/sqrt(D); else > 0, multiplies q.k */
+  pisa_tensor o;      /* [B, H, Nq, D] */
+  /* NULL, or contiguous [B, H, Nq]: natural log of the softmax denominator, tail included. */
+  float *lse;
+  /* NULL, or contiguous [B, H, NTq, kept]: key blocks read exactly, ascending. NULL for dense. */
+  int32_t *blocks;
+  /* 0: the spec's budget; else in (0, 1]: k = max(1, floor(density * NT)). Counts as a decimal of 9
+     places, so 0.29 of 100 blocks is 29. */
+  double density;
+  /* 0: the spec's budget; else k = keep >= 1. At most one of density and keep may be set, and
+     neither for dense packs. k is raised to the number of blocks that are always read and capped at
+     NT. */
+  int64_t keep;
+  float scale; /* 0: 1/sqrt(D); else > 0, multiplies q.k */
 } pisa_attention;
 
-/* The number of key blocks each query block reads exactly ("kept"), after budget, cap and always-set. NT for dense. */
-pisa_status pisa_kept_blocks(const pisa_pack *pack, int variant, const pisa_attention *call, int64_t *out,
-                             pisa_error *error);
+/* The number of key blocks each query block reads exactly ("kept"): k as told at |density| and
+   |keep|; NT for dense packs. Pointers and strides of |call| are not looked at. */
+pisa_status pisa_kept_blocks(const pisa_pack *pack, int variant, const pisa_attention *call,
+                             int64_t *out, pisa_error *error);
 
-/* Bytes of device memory a call of this shape needs (256-byte aligned; contents need no initialisation, and nothing
-   survives between calls). Depends on the shape, the budget and the device; never on data. 0 for dense. */
-pisa_status pisa_workspace_size(const pisa_module *module, const pisa_attention *call, size_t *out_bytes,
-                                pisa_error *error);
+/* Bytes of device memory a call of this shape needs (256-byte aligned; contents need no
+   initialisation, and nothing survives between calls). Depends on the shape, the budget and the
+   device; never on data. 0 for dense packs. Pointers and strides of |call| are not looked at. */
+pisa_status pisa_workspace_size(const pisa_module *module, const pisa_attention *call,
+                                size_t *out_bytes, pisa_error *error);
 
-/* Enqueues the whole method on |stream| (a CUstream / cudaStream_t; NULL is the legacy default stream): statistics,
-   routing and attention. No allocation, no synchronisation, no host reads: capturable in a CUDA graph. Every shape,
-   stride, alignment and size is checked before anything is enqueued. Same input, same bits out. */
+/* Enqueues the whole method on |stream| (a CUstream / cudaStream_t; NULL is the legacy default
+   stream): statistics, routing and attention. No allocation, no synchronisation, no host reads:
+   capturable in a CUDA graph. Every shape, stride, alignment and size is checked before anything is
+   enqueued; the address ranges of o, lse, blocks and workspace must not overlap each other or the
+   inputs. Needs the context that |module| was loaded into to be current. Calls that may run at the
+   same time need workspaces of their own. Same input, same bits out. */
 pisa_status pisa_launch(const pisa_module *module, const pisa_attention *call, void *workspace,
                         size_t workspace_bytes, void *stream, pisa_error *error);
 
-/* ---- the same method on the CPU ----------------------------------------------------------------------------------- */
+/* ---- the same method on the CPU ------------------------------------------------------------ */
 
 typedef struct pisa_cpu_options {
   size_t struct_size;   /* sizeof(pisa_cpu_options) */
-  int oracle;           /* 0: float arithmetic, fast; 1: naive double arithmetic, the reference of all tests */
+  int oracle;           /* 0: float arithmetic, fast; 1: naive double arithmetic, the reference */
   int threads;          /* 0: all cores */
-  const int32_t *lists; /* NULL: route as the spec says; else [B, H, NTq, kept] block lists to attend to instead */
-  void (*progress)(void *user, int64_t done, int64_t total); /* NULL, or called from one thread at a time */
+  const int32_t *lists; /* NULL: route as the spec says; else lists [B, H, NTq, kept] to use */
+  void (*progress)(void *user, int64_t done, int64_t total); /* may be NULL; one call at a time */
   void *user;
 } pisa_cpu_options;
 
-/* Runs |variant| on host memory; all pointers of |call| are host pointers to elements of the pack's type. Summaries
-   are rounded where the GPU rounds them. |options| may be NULL. */
+/* Runs |variant| on host memory; all pointers of |call| are host pointers to elements of the pack's
+   type. Summaries are rounded where the GPU rounds them. |options| may be NULL. */
 pisa_status pisa_cpu_run(const pisa_pack *pack, int variant, const pisa_attention *call,
                          const pisa_cpu_options *options, pisa_error *error);
 
