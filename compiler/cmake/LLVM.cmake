@@ -17,6 +17,8 @@ if(NOT EXISTS ${llvm_include}/mlir-c/IR.h)
   message(FATAL_ERROR "the MLIR headers are missing (Debian: libmlir-22-dev)")
 endif()
 
+set(MLIR_INCLUDE_DIRS ${llvm_include})
+set(LLVM_INCLUDE_DIRS ${llvm_include})
 add_library(pisa_mlir INTERFACE)
 target_include_directories(pisa_mlir SYSTEM INTERFACE ${llvm_include})
 target_compile_definitions(pisa_mlir INTERFACE PISA_LLVM_VERSION="${PISA_LLVM_VERSION}")

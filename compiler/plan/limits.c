@@ -5,6 +5,9 @@
 
 #include "compiler/plan/plan.h"
 
+static const char FORCED[] =
+    "kernels can force token ranges and the first and last block, alike for all queries";
+
 static void limit(struct limits *l, struct span where, const char *found, const char *possible) {
   if (l->n < MAX_LIMITS)
     l->at[l->n++] = (struct limit){where, found, possible};
@@ -37,6 +40,8 @@ static void blocks(struct arena *arena, struct limits *l, const struct spec *spe
 }
 
 static void always(struct limits *l, const struct spec *spec) {
+  if (spec->route.always_window > 0)
+    limit(l, spec->route.always_span, "a forced window", FORCED);
   const unsigned unbuilt = ALWAYS_PREVIOUS | ALWAYS_CURRENT | ALWAYS_DIAGONAL;
   unsigned flags = spec->route.always_blocks;
   if (flags & unbuilt)
@@ -44,7 +49,7 @@ static void always(struct limits *l, const struct spec *spec) {
           flags & ALWAYS_PREVIOUS  ? "always previous"
           : flags & ALWAYS_CURRENT ? "always current"
                                    : "always diagonal",
-          "kernels can force token ranges and the first and last block, alike for all queries");
+          FORCED);
   int ranges = spec->route.n_always + !!(flags & ALWAYS_FIRST) + !!(flags & ALWAYS_LAST);
   if (ranges > PLAN_MAX_ALWAYS)
     limit(l, spec->route.always_span, "more than four forced ranges", "kernels take up to four");
@@ -82,10 +87,19 @@ static void others(struct limits *l, const struct spec *spec) {
     limit(l, spec->pyramid.span, "pyramid", "kernels exist for route top_k over blocks");
   if (spec->below.kind != BELOW_NEVER)
     limit(l, spec->below.span, "below", "a second path for short inputs is not there yet");
+  if (spec->pages.present)
+    limit(l, spec->pages.span, "pages", "kernels read keys and values in one piece");
   if (spec->phases.present && spec->phases.decode)
     limit(l, spec->phases.decode_span, "phase decode", "kernels exist for prefill");
   if (spec->phases.present && spec->phases.query_tile > 1)
-    limit(l, spec->phases.prefill_span, "query_tile", "kernels exist for whole query blocks");
+    limit(l, spec->phases.query_tile_span, "query_tile", "kernels exist for whole query blocks");
+}
+
+static void schedule(struct limits *l, const struct spec *spec) {
+  if (spec->half_tile)
+    limit(l, spec->half_tile_span, "half_tile on", "kernels end with a whole tile of 128 keys");
+  if (spec->lists == LISTS_UNION)
+    limit(l, spec->lists_span, "lists union", "kernels walk one list per query block");
 }
 
 struct limits limits_of(struct arena *arena, const struct spec *spec) {
@@ -97,7 +111,6 @@ struct limits limits_of(struct arena *arena, const struct spec *spec) {
   if (!spec->attend.all_exact)
     attend(&l, spec);
   others(&l, spec);
-  if (spec->half_tile)
-    limit(&l, spec->name_span, "half_tile on", "kernels end with a whole tile of 128 keys");
+  schedule(&l, spec);
   return l;
 }

@@ -17,6 +17,7 @@ enum {
       40, /* addresses, masks, row maxima and sums of a consumer thread, beside its fragments */
   BARRIER_BYTES = 8,
   ELEMENT_BYTES = 2,
+  ATTEND_SPILLS = 64, /* bytes; at item boundaries only, away from the tile loop */
   MAX_REJECTIONS = 32
 };
 
@@ -196,6 +197,7 @@ static void choose_attend(struct arena *arena, struct plan *plan) {
       .means = is_taylor(spec),
       .first_order = is_hybrid(spec),
   };
+  fixed.kernel.spill_budget = ATTEND_SPILLS;
   bool chosen = false;
   for (size_t i = 0; i < sizeof ATTEND / sizeof *ATTEND; i++) {
     const struct attend_candidate *c = &ATTEND[i];

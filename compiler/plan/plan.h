@@ -1,5 +1,6 @@
-/* plan.h: what will be built. Tiles, stages, registers, shared memory and launch shape of every kernel of one variant,
-   as plain data; no MLIR here. plan.c chooses and derives, print.c prints, kernels/ emit what is written here. */
+/* plan.h: what will be built. Tiles, stages, registers, shared memory and launch shape of every
+   kernel of one variant, as plain data; no MLIR here. plan.c chooses and derives, print.c prints,
+   kernels/ emit what is written here. */
 #ifndef PISA_PLAN_H
 #define PISA_PLAN_H
 
@@ -14,40 +15,42 @@ struct text;
 
 /* Facts of a chip; one const record per target (target.c). */
 struct target {
-  const char *name;         /* "sm_90a": chip given to LLVM and ptxas */
-  int ptx_version;          /* 86: lowest PTX version that has every instruction used */
-  int sm_count;             /* 132 on an H200; only for explain, launches ask the device */
-  int smem_bytes;           /* dynamic shared memory one CTA may use */
-  int registers;            /* 32-bit registers per SM */
-  double tensor_flops;      /* bf16 wgmma peak seen, FLOP/s */
-  double exp2_rate;         /* ex2.approx per second, whole chip */
-  double hbm_bytes;         /* bytes per second, read + write */
-  double l2_bytes;          /* bytes per second, L2 to SM, resident working set */
-  double launch_seconds;    /* fixed cost of one launch in a stream */
+  const char *name;      /* "sm_90a": chip given to LLVM and ptxas */
+  int ptx_version;       /* 86: lowest PTX version that has every instruction used */
+  int sm_count;          /* 132 on an H200; only for explain, launches ask the device */
+  int smem_bytes;        /* dynamic shared memory one CTA may use */
+  int registers;         /* 32-bit registers per SM */
+  double tensor_flops;   /* bf16 wgmma peak seen, FLOP/s */
+  double exp2_rate;      /* ex2.approx per second, whole chip */
+  double hbm_bytes;      /* bytes per second, read + write */
+  double l2_bytes;       /* bytes per second, L2 to SM, resident working set */
+  double launch_seconds; /* fixed cost of one launch in a stream */
 };
 extern const struct target target_sm90a;
 
 /* Launch facts all kernels have. */
 struct plan_kernel {
-  const char *entry;     /* PTX entry name */
-  int threads;           /* CTA size, multiple of 128 when warp-specialised */
-  int smem_bytes;        /* dynamic shared memory; 0 when it depends on N (route) */
-  int entry_registers;   /* what ptxas must give: 65536 / threads rounded down to 8 (setmaxnreg kernels), 0: any */
-  int spill_budget;      /* bytes of spill loads + stores a shipped pack may have */
+  const char *entry;   /* PTX entry name */
+  int threads;         /* CTA size, multiple of 128 when warp-specialised */
+  int smem_bytes;      /* dynamic shared memory; 0 when it depends on N (route) */
+  int entry_registers; /* what ptxas must give: 65536 / threads rounded down to 8 (setmaxnreg
+                          kernels), 0: any */
+  int spill_budget;    /* bytes of spill loads + stores a shipped pack may have */
 };
 
-/* One pass over q, k, v: block means, ||H_j||, sum of H_j (arXiv 2602.01077 section 3; DESIGN 6). */
+/* One pass over q, k, v: block means, ||H_j||, sum of H_j (arXiv 2602.01077 section 3; DESIGN 6).
+ */
 struct plan_statistics {
   struct plan_kernel kernel;
   int head_dim;
-  int block;              /* rows per block: 64 */
-  int stages;             /* ring depth; a stage holds the q, k and v block of one j */
-  int producer_registers; /* setmaxnreg of the loading warpgroup */
-  int consumer_registers; /* setmaxnreg of the two computing warpgroups */
-  bool wants_v;           /* v is read, v_mean written (Taylor tails) */
-  bool wants_h;           /* H_j is formed (log covariance or hybrid); implies v is read */
-  bool wants_h_norm;      /* h_norm2 written */
-  bool wants_h_sum;       /* h_part written */
+  int block;                       /* rows per block: 64 */
+  int stages;                      /* ring depth; a stage holds the q, k and v block of one j */
+  int producer_registers;          /* setmaxnreg of the loading warpgroup */
+  int consumer_registers;          /* setmaxnreg of the two computing warpgroups */
+  bool wants_v;                    /* v is read, v_mean written (Taylor tails) */
+  bool wants_h;                    /* H_j is formed (log covariance or hybrid); implies v is read */
+  bool wants_h_norm;               /* h_norm2 written */
+  bool wants_h_sum;                /* h_part written */
   int ones_offset, barrier_offset; /* shared-memory layout behind the ring, bytes */
 };
 
@@ -55,38 +58,38 @@ struct plan_statistics {
 struct plan_route {
   struct plan_kernel kernel;
   int head_dim;
-  int query;              /* rows per query block, 64 or 128 */
-  int rows_per_cta;       /* 16: the m of mma.m16n8k16 */
-  bool log_covariance;    /* score += ln(||H_j||_F + 1e-5) */
-  bool reduces_h;         /* extra CTAs sum h_part into h_sum */
+  int query;           /* rows per query block, 64 or 128 */
+  int rows_per_cta;    /* 16: the m of mma.m16n8k16 */
+  bool log_covariance; /* score += ln(||H_j||_F + 1e-5) */
+  bool reduces_h;      /* extra CTAs sum h_part into h_sum */
 };
 
 /* Exact tiles, mean tiles and the first-order term in one online softmax. */
 struct plan_attend {
   struct plan_kernel kernel;
   int head_dim;
-  int tile_q;             /* query rows per CTA: 128, 64 per consumer warpgroup */
-  int tile_k;             /* keys per tile: 128 = two blocks */
-  int block;              /* keys per block: 64 */
+  int tile_q; /* query rows per CTA: 128, 64 per consumer warpgroup */
+  int tile_k; /* keys per tile: 128 = two blocks */
+  int block;  /* keys per block: 64 */
   int q_stages, k_stages, v_stages;
   int producer_registers, consumer_registers;
-  bool dense;             /* every block exact, no list */
-  bool means;             /* mean tiles follow the exact tiles (taylor 0, hybrid) */
-  bool first_order;       /* (g q) Hsum at the end (hybrid) */
-  bool edge;              /* first tile masked, last mean weighted by its own length: any N, any k */
+  bool dense;       /* every block exact, no list */
+  bool means;       /* mean tiles follow the exact tiles (taylor 0, hybrid) */
+  bool first_order; /* (g q) Hsum at the end (hybrid) */
+  bool edge;        /* first tile masked, last mean weighted by its own length: any N, any k */
   int q_offset, k_offset, v_offset, barrier_offset; /* shared-memory layout, bytes */
 };
 
-struct rejection {        /* a candidate that is not built */
-  const char *candidate;  /* "half_tile=on" */
+struct rejection {       /* a candidate that is not built */
+  const char *candidate; /* "half_tile=on" */
   const char *reason;
 };
 
-struct plan {             /* one variant of one spec */
+struct plan {              /* one variant of one spec */
   const struct spec *spec; /* with this variant's choices applied */
   const struct target *target;
-  const char *choices;     /* "half_tile=off density=0.15"; "" for a spec without choices */
-  bool routed;             /* statistics and route run before attend */
+  const char *choices; /* "half_tile=off density=0.15"; "" for a spec without choices */
+  bool routed;         /* statistics and route run before attend */
   struct plan_statistics statistics;
   struct plan_route route;
   struct plan_attend attend, attend_edge;
@@ -99,15 +102,17 @@ enum { PLAN_QUERY = 128, PLAN_KEY = 64, PLAN_MAX_ALWAYS = 4 };
 int plan_query(const struct spec *spec);
 int plan_key(const struct spec *spec);
 
-/* The forced blocks of |spec| as token ranges, `always first` and `always last` included; returns how many. */
+/* The forced blocks of |spec| as token ranges, `always first` and `always last` included; returns
+ * how many. */
 int plan_always(const struct spec *spec, struct always_tokens out[PLAN_MAX_ALWAYS]);
 
-/* Plans |spec|, of which limits_of says that it can be built. |choices| is kept. Everything lives in |arena|. */
+/* Plans |spec|, of which limits_of says that it can be built. |choices| is kept. Everything lives
+ * in |arena|. */
 struct plan *plan_choose(struct arena *arena, const struct spec *spec, const struct target *target,
                          const char *choices);
 
-/* The whole plan (`pisac emit --stage plan`), and the part that decides the code: variants with the same kernels text
-   share one PTX. */
+/* The whole plan (`pisac emit --stage plan`), and the part that decides the code: variants with the
+   same kernels text share one PTX. */
 void plan_print(const struct plan *plan, struct text *out);
 void plan_print_kernels(const struct plan *plan, struct text *out);
 

@@ -1,0 +1,42 @@
+/* explain_defaults.c: in goes a spec; out come the words it did not write, with the values they
+   got. A word that was not written has the place of the clause around it (dsl/spec.h). */
+#include "compiler/explain.h"
+#include "dsl/text.h"
+
+static bool same(struct span a, struct span b) {
+  return a.begin == b.begin && a.end == b.end;
+}
+
+static void word(struct text *out, size_t *start, const char *name, const char *value) {
+  text_printf(out, "%s%s %s", out->size > *start ? ", " : "", name, value);
+}
+
+static void number(struct text *out, size_t *start, const char *name, int value) {
+  text_printf(out, "%s%s %d", out->size > *start ? ", " : "", name, value);
+}
+
+void explain_defaults(const struct spec *spec, struct text *out) {
+  size_t start = out->size;
+  if (same(spec->shape.kv_heads_span, spec->shape.span))
+    number(out, &start, "kv_heads", spec->shape.kv_heads);
+  if (same(spec->shape.type_span, spec->shape.span))
+    word(out, &start, "type", spec->shape.type == TYPE_BF16 ? "bf16" : "fp16");
+  if (same(spec->shape.mask_span, spec->shape.span))
+    word(out, &start, "mask", spec->shape.mask == MASK_NONE ? "none" : "causal");
+  if (!spec->blocks.present || same(spec->blocks.query_span, spec->blocks.span))
+    number(out, &start, "query", plan_query(spec));
+  if (!spec->blocks.present || same(spec->blocks.key_span, spec->blocks.span))
+    number(out, &start, "key", plan_key(spec));
+  bool routed = spec->route.kind != ROUTE_NONE;
+  if (routed && same(spec->route.score_span, spec->route.span))
+    word(out, &start, "score", "mean");
+  if (routed && spec->route.n_always == 0 && spec->route.always_blocks == 0 &&
+      same(spec->route.always_span, spec->route.span))
+    word(out, &start, "always", "none");
+  if (spec->below.kind == BELOW_NEVER)
+    word(out, &start, "below", "never");
+  if (!spec->phases.present)
+    word(out, &start, "phases", "prefill");
+  if (out->size == start)
+    text_puts(out, "none taken");
+}

@@ -1,0 +1,130 @@
+/* manifest.c: in go plans, parts and ptxas's report; out come the lines of a manifest, in the order
+ * of docs/ABI.md. */
+#include "compiler/pack/manifest.h"
+
+#include <string.h>
+
+/* ---- the method, one function a line ---- */
+
+static void blocks_line(const struct spec *spec, struct text *out) {
+  text_printf(out, "blocks query=%d key=%d\n", plan_query(spec), plan_key(spec));
+}
+
+static void route_line(const struct spec *spec, struct text *out) {
+  if (spec->attend.all_exact) {
+    text_puts(out, "route none\n");
+    return;
+  }
+  bool by_density = spec->route.budget == BUDGET_DENSITY;
+  text_printf(out, "route top_k score=mean term=%s budget=%s density=%lld/%lld keep=%d\n",
+              spec->route.term == TERM_LOG_COVARIANCE ? "log_covariance" : "none",
+              by_density ? "density" : "keep", by_density ? (long long)spec->route.density.num : 0,
+              by_density ? (long long)spec->route.density.den : 1,
+              by_density ? 0 : spec->route.keep);
+}
+
+static void always_lines(const struct spec *spec, struct text *out) {
+  struct always_tokens ranges[PLAN_MAX_ALWAYS];
+  int n = spec->attend.all_exact ? 0 : plan_always(spec, ranges);
+  for (int i = 0; i < n; i++)
+    if (ranges[i].kind == ALWAYS_RANGE)
+      text_printf(out, "always range=%lld..%lld\n", (long long)ranges[i].begin,
+                  (long long)ranges[i].end);
+    else
+      text_printf(out, "always %s=%lld\n", ranges[i].kind == ALWAYS_TOKENS_FIRST ? "first" : "last",
+                  (long long)ranges[i].end);
+}
+
+static void attend_line(const struct spec *spec, struct text *out) {
+  static const char *const tails[] = {
+      [TAIL_DROP] = "drop",
+      [TAIL_TAYLOR_0] = "taylor_0",
+      [TAIL_TAYLOR_1] = "taylor_1",
+      [TAIL_TAYLOR_HYBRID] = "taylor_hybrid",
+  };
+  if (spec->attend.all_exact)
+    text_puts(out, "attend all=exact\n");
+  else
+    text_printf(out, "attend selected=exact rest=%s\n", tails[spec->attend.rest]);
+}
+
+/* The lines a variant may repeat, in order. */
+static void (*const METHOD[])(const struct spec *, struct text *) = {blocks_line, route_line,
+                                                                     always_lines, attend_line};
+enum { N_METHOD = sizeof METHOD / sizeof *METHOD };
+
+static void changed_lines(const struct spec *base, const struct spec *spec, struct text *out) {
+  struct text before, now;
+  text_init(&before);
+  text_init(&now);
+  for (int i = 0; i < N_METHOD; i++) {
+    text_clear(&before);
+    text_clear(&now);
+    METHOD[i](base, &before);
+    METHOD[i](spec, &now);
+    if (strcmp(before.data, now.data) != 0)
+      text_puts(out, now.size > 0 ? now.data : "always none\n");
+  }
+  text_fini(&before);
+  text_fini(&now);
+}
+
+/* ---- head and variants ---- */
+
+static void head(const struct pack *pack, struct text *out) {
+  const struct spec *spec = pack->variants->plans[0]->spec;
+  const struct target *target = pack->variants->plans[0]->target;
+  struct text canonical;
+  char digest[PISA_SHA256_HEX + 1];
+  text_init(&canonical);
+  spec_print(pack->spec, &canonical);
+  pisa_sha256_hex(canonical.data, canonical.size, digest);
+  text_fini(&canonical);
+  text_printf(out, "name %s\ncompiler %s\ntarget %s\nptx_version %d\nspec_sha256 %s\n", spec->name,
+              pack->compiler, target->name, target->ptx_version, digest);
+  text_printf(out, "method piecewise\nshape heads=%d kv_heads=%d head_dim=%d type=%s mask=%s\n",
+              spec->shape.heads, spec->shape.kv_heads, spec->shape.head_dim,
+              spec->shape.type == TYPE_BF16 ? "bf16" : "fp16",
+              spec->shape.mask == MASK_NONE ? "none" : "causal");
+  for (int i = 0; i < N_METHOD; i++)
+    METHOD[i](spec, out);
+  text_printf(out, "validated %s\nvariants %d\n", pack_is_validated(pack) ? "yes" : "no",
+              pack->variants->n);
+}
+
+static void part_line(const char *kind, const struct part *part, struct text *out) {
+  text_printf(out, "part %s 0 %zu %zu %s\n", kind, part->offset, part->size, part->sha256);
+}
+
+static void kernel_line(const struct plan_kernel *kernel, const struct ptxas_report *report,
+                        struct text *out) {
+  const struct ptxas_kernel *got = ptxas_kernel_find(report, kernel->entry);
+  text_printf(out, "kernel %s entry=%s threads=%d smem=", kernel->entry + strlen("pisa_"),
+              kernel->entry, kernel->threads);
+  if (kernel->smem_bytes > 0)
+    text_printf(out, "%d", kernel->smem_bytes);
+  else
+    text_puts(out, "dynamic");
+  text_printf(out, " registers=%d spill=%d\n", got ? got->registers : kernel->entry_registers,
+              got ? got->spill_stores + got->spill_loads : 0);
+}
+
+static void variant(const struct pack *pack, int i, const struct parts *parts, struct text *out) {
+  const struct plan *plan = pack->variants->plans[i];
+  const struct plan_kernel *kernels[MAX_KERNELS + 1];
+  text_printf(out, "variant %d%s%s\n", i, *plan->choices ? " " : "", plan->choices);
+  changed_lines(pack->variants->plans[0]->spec, plan->spec, out);
+  part_line("ptx", &parts->ptx, out);
+  if (parts->cubin.size > 0)
+    part_line("cubin", &parts->cubin, out);
+  code_kernels(plan, kernels);
+  for (int k = 0; kernels[k]; k++)
+    kernel_line(kernels[k], &pack->code[i]->report, out);
+}
+
+void manifest_write(const struct pack *pack, const struct parts *parts, struct text *out) {
+  head(pack, out);
+  for (int i = 0; i < pack->variants->n; i++)
+    variant(pack, i, &parts[i], out);
+  text_puts(out, "end\n");
+}

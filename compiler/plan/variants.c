@@ -1,0 +1,166 @@
+/* variants.c: in goes a spec with its choices; out come plans, one per combination that can be
+   built. First every candidate is tried alone, so that what is dropped is named once; then the
+   survivors are multiplied out. */
+#include "compiler/plan/variants.h"
+
+#include "compiler/plan/limits.h"
+#include "dsl/arena.h"
+#include "dsl/dsl.h"
+#include "dsl/text.h"
+
+enum { MAX_CHOICES = 64 };
+
+struct expansion {
+  struct arena *arena;
+  const struct spec *spec;
+  const struct target *target;
+  struct diag *diag;
+  const char *prefix; /* "density=0.15", of --set */
+  int **live;         /* live[c]: indices of the values of choice c that are kept; 0 always is */
+  int *n_live;
+  struct variants *out;
+};
+
+/* ---- what is dropped ---- */
+
+static void drop(struct expansion *x, const char *candidate, struct span where,
+                 const char *reason) {
+  struct variants *out = x->out;
+  out->dropped[out->n_dropped++] = (struct rejection){candidate, reason};
+  diag_note(x->diag, where, "%s is dropped: %s", candidate, reason);
+}
+
+/* Whether value |v| of |choice|, all else as written, is a spec that can be built. */
+static bool try_candidate(struct expansion *x, const struct spec_choice *choice, int v) {
+  struct spec *candidate;
+  if (!dsl_apply(x->arena, x->spec, choice->name, choice->values[v], choice->value_spans[v],
+                 &candidate, x->diag))
+    return false;
+  struct limits limits = limits_of(x->arena, candidate);
+  if (limits.n == 0)
+    return true;
+  const char *name = arena_printf(x->arena, "%s=%s", choice->name, choice->values[v]);
+  drop(x, name, choice->value_spans[v], limits.at[0].possible);
+  return false;
+}
+
+static void find_live(struct expansion *x) {
+  int n = x->spec->n_choices;
+  x->live = ARENA_ARRAY(x->arena, int *, n);
+  x->n_live = ARENA_ARRAY(x->arena, int, n);
+  for (int c = 0; c < n; c++) {
+    const struct spec_choice *choice = &x->spec->choices[c];
+    x->live[c] = ARENA_ARRAY(x->arena, int, choice->n_values);
+    for (int v = 0; v < choice->n_values; v++)
+      if (v == 0 || try_candidate(x, choice, v))
+        x->live[c][x->n_live[c]++] = v;
+  }
+}
+
+/* ---- combinations ---- */
+
+static const char *choices_text(struct expansion *x, const int *pick) {
+  const char *text = x->prefix;
+  for (int c = 0; c < x->spec->n_choices; c++) {
+    const struct spec_choice *choice = &x->spec->choices[c];
+    text = arena_printf(x->arena, "%s%s%s=%s", text, *text ? " " : "", choice->name,
+                        choice->values[pick[c]]);
+  }
+  return text;
+}
+
+/* The spec with the picked values; NULL when the combination is no legal spec or cannot be built.
+ */
+static const struct spec *combine(struct expansion *x, const int *pick) {
+  const struct spec *spec = x->spec;
+  struct diag aside; /* single candidates were reported already */
+  diag_init(&aside, x->arena);
+  aside.source = x->diag->source;
+  for (int c = 0; c < x->spec->n_choices; c++) {
+    const struct spec_choice *choice = &x->spec->choices[c];
+    struct spec *next;
+    if (pick[c] == 0)
+      continue;
+    if (!dsl_apply(x->arena, spec, choice->name, choice->values[pick[c]],
+                   choice->value_spans[pick[c]], &next, &aside))
+      return NULL;
+    spec = next;
+  }
+  return limits_of(x->arena, spec).n == 0 ? spec : NULL;
+}
+
+static void plan_combination(struct expansion *x, const int *pick) {
+  const char *choices = choices_text(x, pick);
+  const struct spec *spec = combine(x, pick);
+  if (spec)
+    x->out->plans[x->out->n++] = plan_choose(x->arena, spec, x->target, choices);
+  else
+    drop(x, choices, x->spec->name_span, "these values do not go together");
+}
+
+/* Counts |at| through all combinations, the last choice fastest; false after the last one. */
+static bool next_combination(const struct expansion *x, int *at) {
+  for (int c = x->spec->n_choices - 1; c >= 0; c--) {
+    if (++at[c] < x->n_live[c])
+      return true;
+    at[c] = 0;
+  }
+  return false;
+}
+
+static bool multiply_out(struct expansion *x) {
+  int64_t combinations = 1;
+  for (int c = 0; c < x->spec->n_choices && combinations <= MAX_VARIANTS; c++)
+    combinations *= x->n_live[c];
+  if (combinations > MAX_VARIANTS) {
+    diag_error(x->diag, x->spec->name_span,
+               "tune and vary ask for more than %d variants; list fewer values", MAX_VARIANTS);
+    return false;
+  }
+  x->out->plans = ARENA_ARRAY(x->arena, struct plan *, combinations);
+  int at[MAX_CHOICES] = {0}, pick[MAX_CHOICES];
+  do {
+    for (int c = 0; c < x->spec->n_choices; c++)
+      pick[c] = x->live[c][at[c]];
+    plan_combination(x, pick);
+  } while (next_combination(x, at));
+  return true;
+}
+
+/* ---- all of it ---- */
+
+static bool body_can_be_built(struct expansion *x) {
+  struct limits limits = limits_of(x->arena, x->spec);
+  for (int i = 0; i < limits.n; i++)
+    diag_error(x->diag, limits.at[i].where, "%s cannot be built yet: %s", limits.at[i].found,
+               limits.at[i].possible);
+  return limits.n == 0;
+}
+
+static const char *settings_text(struct arena *arena, const struct setting *settings, int n) {
+  const char *text = "";
+  for (int i = 0; i < n; i++)
+    text = arena_printf(arena, "%s%s%s=%s", text, *text ? " " : "", settings[i].name,
+                        settings[i].value);
+  return text;
+}
+
+bool variants_plan(struct arena *arena, const struct spec *spec, const struct target *target,
+                   const struct setting *settings, int n_settings, struct diag *diag,
+                   struct variants *out) {
+  struct expansion x = {.arena = arena, .spec = spec, .target = target, .diag = diag, .out = out};
+  *out = (struct variants){.n = 0};
+  if (!body_can_be_built(&x))
+    return false;
+  int candidates = MAX_VARIANTS;
+  for (int c = 0; c < spec->n_choices; c++)
+    candidates += spec->choices[c].n_values;
+  if (spec->n_choices > MAX_CHOICES) {
+    diag_error(diag, spec->name_span, "more than %d choices in tune and vary", MAX_CHOICES);
+    return false;
+  }
+  out->dropped = ARENA_ARRAY(arena, struct rejection, candidates);
+  x.prefix = settings_text(arena, settings, n_settings);
+  find_live(&x);
+  return diag->n_errors == 0 && multiply_out(&x);
+}
