@@ -1,0 +1,248 @@
+/* bench.c: `pisa bench`: a pack and lengths in; milliseconds of the whole method and of each kernel
+   out, under the protocol of docs/results/README.md: 10 back-to-back launches after 0.2 s idle, the
+   median of the rounds; sustained after 0.3 s of load. Inputs are normal and routed for themselves.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "runtime/launch.h"
+#include "runtime/pack.h"
+#include "runtime/tool/gpu_options.h"
+#include "runtime/tool/tool.h"
+#include "runtime/tool/verify.h"
+
+enum { CALLS = 10, IDLE_MS = 200, LOAD_MS = 300, MAX_ROUNDS = 1000 };
+
+enum item { WHOLE, STATISTICS, ROUTE, ATTEND, N_ITEMS };
+static const struct {
+  const char *name;
+  unsigned kernels;
+} items[N_ITEMS] = {{"ms", PISA_LAUNCH_ALL},
+                    {"statistics_ms", PISA_LAUNCH_STATISTICS},
+                    {"route_ms", PISA_LAUNCH_ROUTE},
+                    {"attend_ms", PISA_LAUNCH_ATTEND}};
+
+struct bench {
+  struct gpu_options options;
+  pisa_pack *pack;
+  const struct pisa_variant *variant;
+  pisa_module *module;
+  struct pisa_device device;
+  CUstream stream;
+  CUevent begin, end;
+  FILE *table;
+};
+
+struct times {
+  int n_items;                      /* the whole alone when there is one kernel */
+  double burst[N_ITEMS], sustained; /* ms per launch */
+};
+
+static pisa_status launch(const struct bench *b, const struct verify_call *call, enum item item,
+                          int calls, pisa_error *error) {
+  pisa_status status = PISA_OK;
+  for (int i = 0; !status && i < calls; i++)
+    status = pisa_launch_some(b->module, &call->request, verify_call_workspace(call),
+                              call->layout.bytes, b->stream, items[item].kernels, error);
+  return status;
+}
+
+/* |load| launches, then CALLS timed ones; ms per launch. */
+static pisa_status time_calls(const struct bench *b, const struct verify_call *call, enum item item,
+                              int load, double *out, pisa_error *error) {
+  float ms = 0;
+  pisa_status status = launch(b, call, item, load, error);
+  if (!status)
+    status = pisa_event_record(&b->device, b->begin, b->stream, error);
+  if (!status)
+    status = launch(b, call, item, CALLS, error);
+  if (!status)
+    status = pisa_event_record(&b->device, b->end, b->stream, error);
+  if (!status)
+    status = pisa_event_elapsed(&b->device, b->begin, b->end, &ms, error);
+  *out = (double)ms / CALLS;
+  return status;
+}
+
+static void idle(void) {
+  const struct timespec pause = {.tv_nsec = IDLE_MS * 1000000L};
+  nanosleep(&pause, NULL);
+}
+
+static int by_value(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+static double median(double *values, int64_t n) {
+  qsort(values, (size_t)n, sizeof *values, by_value);
+  return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+static pisa_status measure(const struct bench *b, const struct verify_call *call,
+                           struct times *times, pisa_error *error) {
+  static double rounds[N_ITEMS][MAX_ROUNDS];
+  int64_t n = b->options.rounds;
+  times->n_items = b->module->method.dense ? 1 : N_ITEMS;
+  pisa_status status =
+      launch(b, call, WHOLE, 3, error); /* module load and first touches stay outside */
+  for (int64_t round = 0; !status && round < n; round++)
+    for (int item = 0; !status && item < times->n_items; item++) {
+      status = pisa_device_wait(&b->device, error);
+      idle();
+      if (!status)
+        status = time_calls(b, call, (enum item)item, 0, &rounds[item][round], error);
+    }
+  for (int item = 0; !status && item < times->n_items; item++)
+    times->burst[item] = median(rounds[item], n);
+  for (int64_t round = 0; !status && round < n; round++)
+    status = time_calls(b, call, WHOLE, (int)(LOAD_MS / times->burst[WHOLE]) + 1,
+                        &rounds[WHOLE][round], error);
+  times->sustained = status ? 0 : median(rounds[WHOLE], n);
+  return status;
+}
+
+/* Of attention: two products of every query with its exact tokens and its means. */
+static double tflops(const struct verify_call *call, double ms) {
+  const struct pisa_method *method = &call->module->method;
+  const struct pisa_shape *s = &call->shape;
+  int64_t exact = s->kept * method->key < s->n_k ? s->kept * method->key : s->n_k;
+  int64_t means = pisa_wants_v_mean(method) ? s->nt : 0;
+  return 4e-9 * (double)(s->bh * s->n_q * method->head_dim) * (double)(exact + means) / ms;
+}
+
+static void print_json(const struct bench *b, const struct verify_call *call,
+                       const struct times *times) {
+  const struct pisa_shape *s = &call->shape;
+  const struct pisa_part *part = b->module->from_cubin ? &b->variant->cubin : &b->variant->ptx;
+  printf("{\"bench\": \"kernels\", \"spec\": \"%s\", \"variant\": \"%s\", \"code\": \"%s\", "
+         "\"sha256\": \"%s\", "
+         "\"device\": \"%s\", ",
+         b->pack->manifest.name, b->variant->choices, b->module->from_cubin ? "cubin" : "ptx",
+         part->sha256, b->device.name);
+  printf("\"shape\": {\"B\": %" PRId64 ", \"H\": %" PRId64 ", \"Hk\": %" PRId64 ", \"Nq\": %" PRId64
+         ", \"Nk\": %" PRId64 ", \"D\": %d}, \"kept\": %" PRId64 ", \"rounds\": %" PRId64
+         ", \"ms_sustained\": %.5f",
+         s->batch, s->heads, s->kv_heads, s->n_q, s->n_k, call->module->method.head_dim, s->kept,
+         b->options.rounds, times->sustained);
+  for (int item = 0; item < times->n_items; item++)
+    printf(", \"%s\": %.5f", items[item].name, times->burst[item]);
+  printf("}\n");
+  fflush(stdout);
+}
+
+static void print_head(const struct bench *b) {
+  fprintf(b->table, "%s (%s) on %s, ms\n%8s %5s %6s %9s %9s %10s %9s %9s %8s\n",
+          b->pack->manifest.name, b->module->from_cubin ? "cubin" : "ptx", b->device.name, "tokens",
+          "heads", "kept", "burst", "sustained", "statistics", "route", "attend", "TFLOP/s");
+}
+
+static void print_row(const struct bench *b, const struct verify_call *call,
+                      const struct times *times) {
+  const double *t = times->burst;
+  bool parts = times->n_items == N_ITEMS;
+  fprintf(b->table, "%8" PRId64 " %5" PRId64 " %6" PRId64 " %9.4f %9.4f %10.4f %9.4f %9.4f %8.0f\n",
+          call->shape.n_k, call->shape.heads, call->shape.kept, t[WHOLE], times->sustained,
+          parts ? t[STATISTICS] : 0.0, parts ? t[ROUTE] : 0.0, parts ? t[ATTEND] : t[WHOLE],
+          tflops(call, parts ? t[ATTEND] : t[WHOLE]));
+  fflush(b->table);
+}
+
+static struct verify_case case_of(const struct gpu_options *o, const struct pisa_method *method,
+                                  int64_t tokens) {
+  struct verify_case test = {
+      .name = "bench", .batch = o->batch ? o->batch : 1, .n_q = tokens, .n_k = tokens};
+  test.kv_heads = o->heads / pisa_method_group(method);
+  test.layout = o->layout >= 0 ? (enum verify_layout)o->layout : VERIFY_BHND;
+  test.density = method->dense ? 0 : o->density;
+  test.keep = method->dense ? 0 : o->keep;
+  return test;
+}
+
+static pisa_status bench_tokens(const struct bench *b, int64_t tokens, pisa_error *error) {
+  const struct verify_case test = case_of(&b->options, &b->module->method, tokens);
+  struct verify_call call = {.device = &b->device, .stream = b->stream, .module = b->module};
+  struct times times;
+  pisa_status status = verify_call_open(&call, &test, &b->module->method, b->options.seed, error);
+  verify_call_bind(&call, false);
+  if (!status)
+    status = measure(b, &call, &times, error);
+  if (!status) {
+    print_row(b, &call, &times);
+    if (b->options.json)
+      print_json(b, &call, &times);
+  }
+  verify_call_close(&call);
+  return status;
+}
+
+static pisa_status bench_all(struct bench *b, pisa_error *error) {
+  static const int64_t usual[] = {4096, 4608, 8192, 16384, 32768};
+  int n = b->options.n_tokens ? b->options.n_tokens : (int)(sizeof usual / sizeof *usual);
+  const int64_t *tokens = b->options.n_tokens ? b->options.tokens : usual;
+  pisa_status status = PISA_OK;
+  print_head(b);
+  for (int i = 0; !status && i < n; i++)
+    status = bench_tokens(b, tokens[i], error);
+  return status;
+}
+
+/* Makes what the measurements need; close_device undoes what was made. */
+static pisa_status open_device(struct bench *b, int variant, pisa_error *error) {
+  pisa_status status = pisa_stream_create(&b->device, &b->stream, error);
+  if (!status)
+    status = pisa_event_create(&b->device, &b->begin, error);
+  if (!status)
+    status = pisa_event_create(&b->device, &b->end, error);
+  return status ? status : pisa_module_load(b->pack, variant, 0, &b->module, error);
+}
+
+static void close_device(struct bench *b) {
+  pisa_module_unload(b->module);
+  if (b->begin)
+    pisa_event_destroy(&b->device, b->begin);
+  if (b->end)
+    pisa_event_destroy(&b->device, b->end);
+  if (b->stream)
+    pisa_stream_destroy(&b->device, b->stream);
+  pisa_device_close(&b->device);
+}
+
+static pisa_status bench_pack(struct bench *b, pisa_error *error) {
+  int variant = 0;
+  pisa_status status =
+      pisa_pack_find_variant(b->pack, b->options.settings, b->options.n_settings, &variant, error);
+  if (!status)
+    status = pisa_pack_variant(b->pack, variant, &b->variant, error);
+  if (!status && b->options.heads % pisa_method_group(&b->variant->method))
+    status = pisa_fail(error, PISA_INVALID_ARGUMENT,
+                       "--heads is no multiple of the spec's heads / kv_heads");
+  if (!status)
+    status = pisa_device_open(0, &b->device, error);
+  if (status)
+    return status;
+  status = open_device(b, variant, error);
+  if (!status)
+    status = bench_all(b, error);
+  close_device(b);
+  return status;
+}
+
+int tool_bench(int argc, char **argv) {
+  struct bench b = {.table = stdout};
+  pisa_error error = {0};
+  int code;
+  if (!gpu_options_read(&b.options, OPTIONS_BENCH, argc, argv, &code))
+    return code;
+  if (b.options.rounds > MAX_ROUNDS)
+    return tool_say("bench", TOOL_WRONG_INPUT, "--rounds is above %d", MAX_ROUNDS);
+  if (b.options.json)
+    b.table = stderr;
+  if (pisa_pack_open(b.options.pack, &b.pack, &error))
+    return tool_report("bench", &error);
+  pisa_status status = bench_pack(&b, &error);
+  pisa_pack_close(b.pack);
+  return status ? tool_report("bench", &error) : TOOL_DONE;
+}

@@ -1,0 +1,116 @@
+/* verify_attention.c: one query block of o and lse, device against double, with the list and the
+   summaries the device itself made. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "runtime/cpu/convert.h"
+#include "runtime/tool/verify.h"
+
+#define WHERE (long long)head->b, (long long)head->h, (long long)i
+
+struct block { /* one query block in double */
+  int64_t rows;
+  double *o;     /* [rows, D] */
+  double *lse;   /* [rows] */
+  int32_t *list; /* [kept] */
+};
+
+static bool same_kind(double a, double b) {
+  return isnan(a) ? isnan(b) : isinf(a) ? a == b : isfinite(b);
+}
+
+/* Error and size of o in this block; elements that are not finite must match in kind. */
+static void compare_o(const struct verify_head *head, int64_t i, const struct block *block) {
+  const struct cpu_problem *p = head->problem;
+  int64_t D = p->head_dim, first = (head->b * p->heads + head->h) * p->n_q + i * p->query;
+  const uint16_t *o = head->outputs->o + first * D;
+  double error = 0, size = 0;
+  int64_t unlike = 0;
+  for (int64_t e = 0; e < block->rows * D; e++) {
+    double expected = block->o[e], got = (double)cpu_widen(p->type, o[e]);
+    if (!same_kind(expected, got)) {
+      unlike++;
+    } else if (isfinite(expected)) {
+      error += (got - expected) * (got - expected);
+      size += expected * expected;
+    }
+  }
+  double relative = error == 0 ? 0 : sqrt(error / size);
+  if (unlike)
+    verify_fail(head->result,
+                "o[%lld, %lld] query block %lld: %lld elements are finite or not, "
+                "unlike the oracle's",
+                WHERE, (long long)unlike);
+  if (!(relative <= VERIFY_O_REL))
+    verify_fail(head->result, "o[%lld, %lld] query block %lld: relative L2 error %.3g", WHERE,
+                relative);
+  pthread_mutex_lock(&head->result->lock);
+  head->result->o_square_error += error;
+  head->result->o_square += size;
+  head->result->block_rel = fmax(head->result->block_rel, relative);
+  head->result->blocks_compared++;
+  pthread_mutex_unlock(&head->result->lock);
+}
+
+static void compare_lse(const struct verify_head *head, int64_t i, const struct block *block) {
+  const struct cpu_problem *p = head->problem;
+  int64_t first = (head->b * p->heads + head->h) * p->n_q + i * p->query;
+  double largest = 0;
+  for (int64_t row = 0; row < block->rows; row++) {
+    double expected = block->lse[row], got = (double)head->outputs->lse[first + row];
+    double error =
+        same_kind(expected, got) ? isfinite(expected) ? fabs(got - expected) : 0 : INFINITY;
+    if (!(error <= VERIFY_LSE_ABS) && error > largest)
+      verify_fail(head->result, "lse[%lld, %lld, %lld] = %.7g, expected %.7g", (long long)head->b,
+                  (long long)head->h, (long long)(i * p->query + row), got, expected);
+    largest = fmax(largest, error);
+  }
+  pthread_mutex_lock(&head->result->lock);
+  head->result->lse_abs = fmax(head->result->lse_abs, largest);
+  pthread_mutex_unlock(&head->result->lock);
+}
+
+static bool valid_list(const struct cpu_problem *p, const int32_t *list) {
+  for (int64_t e = 0; e < p->kept; e++)
+    if (list[e] < 0 || list[e] >= p->k_blocks)
+      return false;
+  return true;
+}
+
+/* The list attend used; every block when dense. */
+static const int32_t *device_list(const struct verify_head *head, int64_t i, int32_t *all) {
+  const struct cpu_problem *p = head->problem;
+  int64_t bh = head->b * p->heads + head->h;
+  const int32_t *lists = verify_part(head->outputs, PISA_WORKSPACE_LISTS);
+  if (!p->dense)
+    return lists + (bh * p->q_blocks + i) * head->outputs->layout.list_stride;
+  for (int64_t j = 0; j < p->kept; j++)
+    all[j] = (int32_t)j;
+  return all;
+}
+
+static bool compare(const struct verify_head *head, int64_t i, struct block *block) {
+  const struct cpu_problem *p = head->problem;
+  const int32_t *list = device_list(head, i, block->list);
+  if (!valid_list(p, list)) /* verify_lists has said so */
+    return true;
+  if (!oracle_attend(&head->inputs, &head->stored, i, list, p->kept, block->o, block->lse))
+    return false;
+  compare_o(head, i, block);
+  compare_lse(head, i, block);
+  return true;
+}
+
+bool verify_attention(const struct verify_head *head, int64_t i) {
+  const struct cpu_problem *p = head->problem;
+  int64_t rows = cpu_query_length(p, i);
+  struct block block = {.rows = rows,
+                        .o = malloc((size_t)(rows * p->head_dim) * sizeof *block.o),
+                        .lse = malloc((size_t)rows * sizeof *block.lse),
+                        .list = malloc((size_t)p->kept * sizeof *block.list)};
+  bool ok = block.o && block.lse && block.list && compare(head, i, &block);
+  free(block.o);
+  free(block.lse);
+  free(block.list);
+  return ok;
+}

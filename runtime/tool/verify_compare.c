@@ -1,0 +1,133 @@
+/* verify_compare.c: everything one launch left behind against the oracle, on all cores: statistics
+   and lists head by head, then attention query block by query block. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/cpu/convert.h"
+#include "runtime/cpu/parallel.h"
+#include "runtime/tool/random.h"
+#include "runtime/tool/verify.h"
+
+enum { STREAM_SAMPLES = 1000 };
+
+struct sample { /* query block |i| of batch and head |bh| */
+  int64_t bh, i;
+};
+
+struct comparison {
+  struct cpu_problem problem;
+  struct verify_head *heads; /* [BH] */
+  struct sample *samples;
+  int64_t n_samples;
+  struct verify_result *result;
+};
+
+static void out_of_memory(const struct comparison *c) {
+  verify_fail(c->result, "not enough host memory for the oracle");
+}
+
+static void compare_head(void *context, int thread, int64_t bh) {
+  struct comparison *c = context;
+  struct verify_head *head = &c->heads[bh];
+  (void)thread;
+  if (!oracle_head_init(&head->inputs, &c->problem, head->b, head->h) ||
+      !oracle_summary_init(&head->expected, &c->problem) ||
+      !oracle_summary_init(&head->stored, &c->problem) ||
+      !oracle_statistics(&head->inputs, &head->expected)) {
+    out_of_memory(c);
+    return;
+  }
+  verify_statistics(head);
+  verify_lists(head);
+  head->ready = true;
+}
+
+static void compare_sample(void *context, int thread, int64_t index) {
+  struct comparison *c = context;
+  const struct verify_head *head = &c->heads[c->samples[index].bh];
+  (void)thread;
+  if (head->ready && !verify_attention(head, c->samples[index].i))
+    out_of_memory(c);
+}
+
+/* All query blocks, or a seeded sample with the first and the last one. */
+static bool choose_samples(struct comparison *c, uint64_t seed) {
+  const struct cpu_problem *p = &c->problem;
+  int64_t all = p->batch * p->heads * p->q_blocks;
+  bool whole =
+      (p->n_q <= VERIFY_WHOLE_TOKENS && p->n_k <= VERIFY_WHOLE_TOKENS) || all <= VERIFY_SAMPLES;
+  struct random random = random_at(seed, STREAM_SAMPLES, 0);
+  c->n_samples = whole ? all : VERIFY_SAMPLES;
+  c->samples = malloc((size_t)c->n_samples * sizeof *c->samples);
+  for (int64_t s = 0; c->samples && s < c->n_samples; s++) {
+    int64_t at = whole || s == 0 ? s : s == 1 ? all - 1 : random_below(&random, all);
+    c->samples[s] = (struct sample){at / p->q_blocks, at % p->q_blocks};
+  }
+  c->result->blocks = all;
+  return c->samples != NULL;
+}
+
+static void name_heads(struct comparison *c, const struct verify_outputs *outputs) {
+  for (int64_t bh = 0; bh < c->problem.batch * c->problem.heads; bh++)
+    c->heads[bh] = (struct verify_head){.problem = &c->problem,
+                                        .outputs = outputs,
+                                        .result = c->result,
+                                        .b = bh / c->problem.heads,
+                                        .h = bh % c->problem.heads};
+}
+
+static void free_heads(struct comparison *c) {
+  for (int64_t bh = 0; c->heads && bh < c->problem.batch * c->problem.heads; bh++) {
+    oracle_head_free(&c->heads[bh].inputs);
+    oracle_summary_free(&c->heads[bh].expected);
+    oracle_summary_free(&c->heads[bh].stored);
+  }
+  free(c->heads);
+}
+
+/* The call on the host images of its arrays. */
+static void make_problem(const struct verify_call *call, struct cpu_problem *problem) {
+  pisa_attention host = call->request;
+  host.q = verify_tensor_host(&call->inputs.q);
+  host.k = verify_tensor_host(&call->inputs.k);
+  host.v = verify_tensor_host(&call->inputs.v);
+  host.o = verify_tensor_host(&call->o);
+  cpu_problem_init(problem, &call->module->method, &call->shape, &host);
+}
+
+bool verify_compare(const struct verify_call *call, const struct verify_outputs *outputs,
+                    uint64_t seed, struct verify_result *result) {
+  struct comparison c = {.result = result};
+  int threads = cpu_threads(0);
+  make_problem(call, &c.problem);
+  c.heads = calloc((size_t)call->shape.bh, sizeof *c.heads);
+  bool ok = c.heads && choose_samples(&c, seed);
+  if (ok) {
+    name_heads(&c, outputs);
+    cpu_parallel(threads, call->shape.bh, compare_head, &c);
+    cpu_parallel(threads, c.n_samples, compare_sample, &c);
+    if (!(verify_o_rel(result) <= VERIFY_O_REL))
+      verify_fail(result, "o: relative L2 error %.3g over all rows compared", verify_o_rel(result));
+  }
+  free_heads(&c);
+  free(c.samples);
+  return ok;
+}
+
+void verify_unchanged(const struct verify_call *call, const struct verify_outputs *outputs,
+                      const struct verify_outputs *permuted, struct verify_result *result) {
+  pisa_type type = call->module->method.type;
+  double difference = 0, size = 0;
+  for (int64_t e = 0; e < call->shape.bh * call->shape.n_q * call->o.d; e++) {
+    double before = (double)cpu_widen(type, outputs->o[e]),
+           after = (double)cpu_widen(type, permuted->o[e]);
+    difference += (after - before) * (after - before);
+    size += before * before;
+  }
+  double relative = difference == 0 ? 0 : sqrt(difference / size);
+  if (!(relative <= VERIFY_O_REL))
+    verify_fail(result,
+                "o moved by %.3g (relative L2) when tokens were permuted inside their blocks",
+                relative);
+}

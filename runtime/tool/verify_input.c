@@ -1,0 +1,138 @@
+/* verify_input.c: a kind of input and a seed in, q, k and v out. Rows are drawn independently, each
+   from its own generator. */
+#include <math.h>
+#include <string.h>
+
+#include "runtime/cpu/convert.h"
+#include "runtime/cpu/parallel.h"
+#include "runtime/tool/random.h"
+#include "runtime/tool/verify.h"
+
+enum { BLOCK = 64 };
+enum stream { STREAM_Q, STREAM_K, STREAM_V, STREAM_CENTRE, STREAM_PERMUTE };
+
+struct fill {
+  struct verify_inputs *inputs;
+  enum verify_input kind;
+  pisa_type type;
+  uint64_t seed;
+};
+
+/* [D] normals for row |n| of head |bh| of an array. */
+static void draw(const struct fill *fill, enum stream stream, int64_t bh, int64_t n, float *row) {
+  uint64_t index = (uint64_t)bh << 32 | (uint64_t)n;
+  struct random random = random_at(fill->seed, (uint64_t)stream, index);
+  random_normals(&random, fill->inputs->q.d, row);
+}
+
+static void scale_row(float *row, int64_t d, float factor) {
+  for (int64_t i = 0; i < d; i++)
+    row[i] *= factor;
+}
+
+static void query_row(const struct fill *fill, int64_t bh, int64_t n, float *row) {
+  const struct verify_tensor *q = &fill->inputs->q;
+  draw(fill, STREAM_Q, bh, n, row);
+  if (fill->kind == VERIFY_LARGE)
+    scale_row(row, q->d, 30);
+  if (fill->kind == VERIFY_INCOHERENT) /* logits of block means then have a deviation of 3 */
+    scale_row(row, q->d, 3);
+  if (fill->kind == VERIFY_NONFINITE && n == q->n / 100)
+    row[7] = NAN;
+  if (fill->kind == VERIFY_NONFINITE && n == q->n / 2)
+    row[9] = INFINITY;
+}
+
+/* The row that row |n| repeats: itself but for VERIFY_TIES. */
+static int64_t source_row(const struct fill *fill, int64_t n) {
+  int64_t blocks = (fill->inputs->k.n + BLOCK - 1) / BLOCK, period = blocks / 2 * BLOCK;
+  return fill->kind == VERIFY_TIES && n >= period ? n - period : n;
+}
+
+static void key_row(const struct fill *fill, int64_t bh, int64_t n, float *row) {
+  int64_t d = fill->inputs->k.d;
+  float centre[CPU_MAX_HEAD_DIM];
+  draw(fill, STREAM_K, bh, source_row(fill, n), row);
+  if (fill->kind != VERIFY_INCOHERENT)
+    return;
+  draw(fill, STREAM_CENTRE, bh, n / BLOCK, centre);
+  for (int64_t i = 0; i < d; i++)
+    row[i] = centre[i] + 0.5F * row[i];
+}
+
+static void value_row(const struct fill *fill, int64_t bh, int64_t n, float *row) {
+  int64_t d = fill->inputs->v.d;
+  float key[CPU_MAX_HEAD_DIM];
+  bool constant = fill->kind == VERIFY_CONSTANT_V;
+  draw(fill, STREAM_V, bh, constant ? 0 : source_row(fill, n), row);
+  if (fill->kind != VERIFY_FIRST_ORDER)
+    return;
+  key_row(fill, bh, n, key);
+  for (int64_t i = 0; i < d; i++) /* another order of the dimensions: H_j is no symmetric matrix */
+    row[i] = 0.3F * row[i] + key[(i + 3) % d];
+}
+
+static void store(const struct fill *fill, const float *row, int64_t d, uint16_t *out) {
+  for (int64_t i = 0; i < d; i++)
+    out[i] = cpu_narrow(fill->type, row[i]);
+}
+
+static void fill_queries(void *context, int thread, int64_t n) {
+  const struct fill *fill = context;
+  const struct verify_tensor *q = &fill->inputs->q;
+  float row[CPU_MAX_HEAD_DIM];
+  (void)thread;
+  for (int64_t bh = 0; bh < q->batch * q->heads; bh++) {
+    query_row(fill, bh, n, row);
+    store(fill, row, q->d, verify_row(q, bh / q->heads, bh % q->heads, n));
+  }
+}
+
+static void fill_keys(void *context, int thread, int64_t n) {
+  const struct fill *fill = context;
+  const struct verify_tensor *k = &fill->inputs->k, *v = &fill->inputs->v;
+  float row[CPU_MAX_HEAD_DIM];
+  (void)thread;
+  for (int64_t bh = 0; bh < k->batch * k->heads; bh++) {
+    key_row(fill, bh, n, row);
+    store(fill, row, k->d, verify_row(k, bh / k->heads, bh % k->heads, n));
+    value_row(fill, bh, n, row);
+    store(fill, row, v->d, verify_row(v, bh / v->heads, bh % v->heads, n));
+  }
+}
+
+void verify_fill(struct verify_inputs *inputs, enum verify_input kind, pisa_type type,
+                 uint64_t seed) {
+  struct fill fill = {inputs, kind, type, seed};
+  cpu_parallel(cpu_threads(0), inputs->q.n, fill_queries, &fill);
+  cpu_parallel(cpu_threads(0), inputs->k.n, fill_keys, &fill);
+}
+
+static void swap_rows(uint16_t *a, uint16_t *b, int64_t d) {
+  uint16_t row[CPU_MAX_HEAD_DIM];
+  size_t bytes = (size_t)d * sizeof *row;
+  if (a == b)
+    return;
+  memcpy(row, a, bytes);
+  memcpy(a, b, bytes);
+  memcpy(b, row, bytes);
+}
+
+/* A random order of the tokens of one block of one head (Fisher and Yates). */
+static void permute_block(struct verify_inputs *inputs, struct random *random, int64_t b, int64_t h,
+                          int64_t begin) {
+  const struct verify_tensor *k = &inputs->k, *v = &inputs->v;
+  int64_t rows = k->n - begin < BLOCK ? k->n - begin : BLOCK;
+  for (int64_t i = rows - 1; i > 0; i--) {
+    int64_t j = random_below(random, i + 1);
+    swap_rows(verify_row(k, b, h, begin + i), verify_row(k, b, h, begin + j), k->d);
+    swap_rows(verify_row(v, b, h, begin + i), verify_row(v, b, h, begin + j), v->d);
+  }
+}
+
+void verify_permute(struct verify_inputs *inputs, uint64_t seed) {
+  struct random random = random_at(seed, STREAM_PERMUTE, 0);
+  for (int64_t bh = 0; bh < inputs->k.batch * inputs->k.heads; bh++)
+    for (int64_t begin = 0; begin < inputs->k.n; begin += BLOCK)
+      permute_block(inputs, &random, bh / inputs->k.heads, bh % inputs->k.heads, begin);
+}

@@ -1,0 +1,45 @@
+/* verify_result.c: what the comparisons found; the first failures in words, all of them counted. */
+#include <math.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include "runtime/tool/verify.h"
+
+void verify_result_init(struct verify_result *result) {
+  memset(result, 0, sizeof *result);
+  pthread_mutex_init(&result->lock, NULL);
+}
+
+void verify_result_free(struct verify_result *result) {
+  pthread_mutex_destroy(&result->lock);
+}
+
+void verify_inherit(struct verify_result *result, const struct verify_result *other) {
+  result->mean_ulp = other->mean_ulp;
+  result->norm_rel = other->norm_rel;
+  result->h_sum_rel = other->h_sum_rel;
+  result->o_square_error = other->o_square_error;
+  result->o_square = other->o_square;
+  result->block_rel = other->block_rel;
+  result->lse_abs = other->lse_abs;
+  result->score_gap = other->score_gap;
+  result->swaps = other->swaps;
+  result->blocks_compared = other->blocks_compared;
+  result->blocks = other->blocks;
+  result->inherited = true;
+}
+
+void verify_fail(struct verify_result *result, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  pthread_mutex_lock(&result->lock);
+  if (result->n_failures < VERIFY_MAX_FAILURES)
+    vsnprintf(result->failures[result->n_failures], VERIFY_FAILURE_LENGTH, format, arguments);
+  result->n_failures++;
+  pthread_mutex_unlock(&result->lock);
+  va_end(arguments);
+}
+
+double verify_o_rel(const struct verify_result *result) {
+  return result->o_square_error == 0 ? 0 : sqrt(result->o_square_error / result->o_square);
+}

@@ -1,0 +1,172 @@
+/* verify_statistics.c: block means, ||H_j|| and h_sum of one head, device against double.
+   Fills head->stored with the device's values, widened: the later stages are checked with those. */
+#include <math.h>
+
+#include "runtime/cpu/convert.h"
+#include "runtime/tool/verify.h"
+
+enum { H_PARTS = 8 };
+
+static void note_max(pthread_mutex_t *lock, double *largest, double value) {
+  pthread_mutex_lock(lock);
+  if (value > *largest || isnan(value))
+    *largest = value;
+  pthread_mutex_unlock(lock);
+}
+
+static void widen(pisa_type type, const uint16_t *in, int64_t n, double *out) {
+  for (int64_t i = 0; i < n; i++)
+    out[i] = (double)cpu_widen(type, in[i]);
+}
+
+/* Distance between neighbours of the type at |x|. */
+static double ulp(pisa_type type, double x) {
+  int digits = type == PISA_BF16 ? 8 : 11, lowest = type == PISA_BF16 ? -133 : -24, exponent;
+  if (x == 0)
+    return ldexp(1, lowest);
+  frexp(x, &exponent);
+  return ldexp(1, exponent - digits > lowest ? exponent - digits : lowest);
+}
+
+static bool same_kind(double a, double b) {
+  return isnan(a) ? isnan(b) : isinf(a) ? a == b : isfinite(b);
+}
+
+/* Error in ulp of one stored mean of |rows| values x[row * D]. The sum was made in float: where its
+   terms cancel, |absolute error| <= 2^-20 mean |x| is granted on top. */
+static double mean_error(pisa_type type, const double *x, int64_t rows, int D, double stored) {
+  double sum = 0, size = 0;
+  for (int64_t row = 0; row < rows; row++) {
+    sum += x[row * D];
+    size += fabs(x[row * D]);
+  }
+  double mean = sum / (double)rows, granted = 0x1p-20 * size / (double)rows;
+  if (!same_kind(mean, stored))
+    return NAN;
+  if (!isfinite(mean))
+    return 0;
+  double error = fabs(stored - mean) - granted;
+  return error > 0 ? error / ulp(type, mean) : 0;
+}
+
+/* stored [ceil(n / block), D] against x [n, D]. */
+static void compare_means(const struct verify_head *head, const char *name, const double *x,
+                          int64_t n, int64_t block, const double *stored) {
+  const struct cpu_problem *p = head->problem;
+  int D = p->head_dim;
+  double largest = 0;
+  for (int64_t begin = 0; begin < n; begin += block)
+    for (int d = 0; d < D; d++) {
+      int64_t rows = n - begin < block ? n - begin : block;
+      double value = stored[begin / block * D + d];
+      double error = mean_error(p->type, x + begin * D + d, rows, D, value);
+      if (!(error <= VERIFY_MEAN_ULP))
+        verify_fail(head->result, "%s[%lld, %lld, %lld, %d] = %g is %.3g ulp off", name,
+                    (long long)head->b, (long long)head->h, (long long)(begin / block), d, value,
+                    error);
+      if (error > largest || isnan(error))
+        largest = error;
+    }
+  note_max(&head->result->lock, &head->result->mean_ulp, largest);
+}
+
+/* Square root of the sum of squares of x [n]. */
+static double length(const double *x, int64_t n) {
+  double sum = 0;
+  for (int64_t i = 0; i < n; i++)
+    sum += x[i] * x[i];
+  return sqrt(sum);
+}
+
+/* H_j is a difference of float sums of this size: where it vanishes only that accuracy is left. */
+static double norm_scale(const struct verify_head *head, int64_t j) {
+  const struct cpu_problem *p = head->problem;
+  int64_t first = j * p->key * p->head_dim, n = cpu_key_length(p, j) * p->head_dim;
+  return length(head->inputs.k + first, n) * length(head->inputs.v + first, n);
+}
+
+static void compare_norms(const struct verify_head *head) {
+  double largest = 0;
+  for (int64_t j = 0; j < head->problem->k_blocks; j++) {
+    double expected = head->expected.h_norm[j], stored = head->stored.h_norm[j];
+    double error = fabs(stored - expected) - 0x1p-20 * norm_scale(head, j);
+    double relative = error <= 0 ? 0 : error / expected;
+    if (!same_kind(expected, stored))
+      relative = NAN;
+    if (!isfinite(expected) && same_kind(expected, stored))
+      continue;
+    if (!(relative <= VERIFY_NORM_REL))
+      verify_fail(head->result, "||H_j||[%lld, %lld, %lld] = %g, expected %g", (long long)head->b,
+                  (long long)head->h, (long long)j, stored, expected);
+    if (relative > largest || isnan(relative))
+      largest = relative;
+  }
+  note_max(&head->result->lock, &head->result->norm_rel, largest);
+}
+
+/* What float accumulation leaves where all H_j vanish, per entry of h_sum. */
+static double h_sum_floor(const struct verify_head *head) {
+  const struct cpu_problem *p = head->problem;
+  double sum = 0;
+  for (int64_t j = 0; j < p->k_blocks; j++)
+    sum += norm_scale(head, j);
+  return 0x1p-20 * sum * p->scale / (double)p->n_k;
+}
+
+static void compare_h_sum(const struct verify_head *head) {
+  int64_t n = (int64_t)head->problem->head_dim * head->problem->head_dim;
+  double difference = 0, size = 0;
+  for (int64_t e = 0; e < n; e++) {
+    double expected = head->expected.h_sum[e], stored = head->stored.h_sum[e];
+    if (!same_kind(expected, stored))
+      difference = NAN;
+    else if (isfinite(expected)) {
+      difference += (stored - expected) * (stored - expected);
+      size += expected * expected;
+    }
+  }
+  double error = sqrt(difference) - h_sum_floor(head);
+  double relative = error <= 0 ? 0 : error / sqrt(size);
+  if (!(relative <= VERIFY_H_SUM_REL))
+    verify_fail(head->result, "h_sum[%lld, %lld]: relative L2 error %.3g", (long long)head->b,
+                (long long)head->h, relative);
+  note_max(&head->result->lock, &head->result->h_sum_rel, relative);
+}
+
+static void widen_norms(const struct verify_head *head, const float *parts) {
+  for (int64_t j = 0; j < head->problem->k_blocks; j++) {
+    double squares = 0;
+    for (int part = 0; part < H_PARTS; part++)
+      squares += (double)parts[j * H_PARTS + part];
+    head->stored.h_norm[j] = sqrt(squares);
+  }
+}
+
+/* Widens rows of head |bh| of a part with |rows| rows of D; false where the method has no such
+ * part. */
+static bool widen_part(const struct verify_head *head, enum pisa_workspace_id id, int64_t rows,
+                       double *out) {
+  const struct cpu_problem *p = head->problem;
+  const uint16_t *part = verify_part(head->outputs, id);
+  int64_t n = rows * p->head_dim, bh = head->b * p->heads + head->h;
+  if (part)
+    widen(p->type, part + bh * n, n, out);
+  return part != NULL;
+}
+
+void verify_statistics(struct verify_head *head) {
+  const struct cpu_problem *p = head->problem;
+  const float *norms = verify_part(head->outputs, PISA_WORKSPACE_H_NORM2);
+  if (widen_part(head, PISA_WORKSPACE_Q_MEAN, p->q_sub_blocks, head->stored.q_mean))
+    compare_means(head, "q_mean", head->inputs.q, p->n_q, CPU_SUB_BLOCK, head->stored.q_mean);
+  if (widen_part(head, PISA_WORKSPACE_K_MEAN, p->k_blocks, head->stored.k_mean))
+    compare_means(head, "k_mean", head->inputs.k, p->n_k, p->key, head->stored.k_mean);
+  if (widen_part(head, PISA_WORKSPACE_V_MEAN, p->k_blocks, head->stored.v_mean))
+    compare_means(head, "v_mean", head->inputs.v, p->n_k, p->key, head->stored.v_mean);
+  if (norms) {
+    widen_norms(head, norms + (head->b * p->heads + head->h) * p->k_blocks * H_PARTS);
+    compare_norms(head);
+  }
+  if (widen_part(head, PISA_WORKSPACE_H_SUM, p->head_dim, head->stored.h_sum))
+    compare_h_sum(head);
+}

@@ -1,0 +1,145 @@
+"""libpisa for the benchmarks: the C interface of runtime/pisa.h through ctypes, on torch tensors.
+
+A pack is opened and loaded once (`Kernel`); `Kernel.bind` turns tensors into a call that can be launched again and
+again without Python work in between beyond one foreign call. Only what the benchmarks need is here.
+"""
+import ctypes
+import os
+from ctypes import POINTER, Structure, byref, c_char, c_char_p, c_double, c_float, c_int, c_int64, c_size_t, c_void_p
+
+import torch
+
+
+class Error(Structure):
+    _fields_ = [("status", c_int), ("message", c_char * 1024)]
+
+
+class PackInfo(Structure):
+    _fields_ = [("name", c_char_p), ("compiler", c_char_p), ("target", c_char_p), ("manifest", c_char_p),
+                ("type", c_int), ("heads", c_int), ("kv_heads", c_int), ("head_dim", c_int),
+                ("n_variants", c_int), ("has_cubin", c_int), ("validated", c_int)]
+
+
+class Tensor(Structure):
+    _fields_ = [("data", c_void_p), ("stride", c_int64 * 4)]
+
+
+class Attention(Structure):
+    _fields_ = [("struct_size", c_size_t), ("batch", c_int64), ("heads", c_int64), ("kv_heads", c_int64),
+                ("n_q", c_int64), ("n_k", c_int64), ("q", Tensor), ("k", Tensor), ("v", Tensor), ("o", Tensor),
+                ("lse", c_void_p), ("blocks", c_void_p), ("density", c_double), ("keep", c_int64),
+                ("scale", c_float)]
+
+
+SIGNATURES = {
+    "pisa_pack_open": [c_char_p, POINTER(c_void_p)],
+    "pisa_pack_get_info": [c_void_p, POINTER(PackInfo)],
+    "pisa_pack_find_variant": [c_void_p, POINTER(c_char_p), c_int, POINTER(c_int)],
+    "pisa_module_load": [c_void_p, c_int, ctypes.c_uint, POINTER(c_void_p)],
+    "pisa_kept_blocks": [c_void_p, c_int, POINTER(Attention), POINTER(c_int64)],
+    "pisa_workspace_size": [c_void_p, POINTER(Attention), POINTER(c_size_t)],
+    "pisa_launch": [c_void_p, POINTER(Attention), c_void_p, c_size_t, c_void_p],
+}
+
+
+class Library:
+    """libpisa.so with checked calls: a status other than PISA_OK raises with the library's own sentence."""
+
+    def __init__(self, path):
+        self.lib = ctypes.CDLL(os.path.abspath(path))
+        for name, arguments in SIGNATURES.items():
+            function = getattr(self.lib, name)
+            function.restype = c_int
+            function.argtypes = arguments + [POINTER(Error)]
+
+    def __call__(self, name, *arguments):
+        error = Error()
+        if getattr(self.lib, name)(*arguments, byref(error)) != 0:
+            raise RuntimeError(f"{name}: {error.message.decode(errors='replace')}")
+
+
+def view(x):
+    """A torch tensor [B, H, N, D] as a pisa_tensor."""
+    tensor = Tensor()
+    tensor.data = x.data_ptr()
+    tensor.stride = (c_int64 * 4)(*x.stride())
+    return tensor
+
+
+def ptx_digests(manifest, variant):
+    """The sha256 of every PTX part of |variant| in a manifest (docs/ABI.md section 2)."""
+    current, digests = -1, []
+    for line in manifest.splitlines():
+        fields = line.split()
+        if fields[0] == "variant":
+            current = int(fields[1])
+        if fields[:2] == ["part", "ptx"] and current == variant:
+            digests.append(fields[5])
+    return digests
+
+
+def attend_fields(manifest):
+    """The spec's `attend` line as a dictionary: {"all": "exact"} or {"selected": "exact", "rest": ...}."""
+    for line in manifest.splitlines():
+        if line.startswith("attend "):
+            return dict(field.split("=") for field in line.split()[1:])
+    raise ValueError("the manifest has no attend line")
+
+
+class Kernel:
+    """One variant of a pack, loaded into torch's CUDA context."""
+
+    def __init__(self, library, path, settings=()):
+        torch.cuda.current_stream().synchronize()  # makes torch's primary context current in this thread
+        self.call = library
+        self.pack, self.module, self.info = c_void_p(), c_void_p(), PackInfo()
+        variant = c_int()
+        names = (c_char_p * max(1, len(settings)))(*[s.encode() for s in settings])
+        library("pisa_pack_open", path.encode(), byref(self.pack))
+        library("pisa_pack_get_info", self.pack, byref(self.info))
+        library("pisa_pack_find_variant", self.pack, names, len(settings), byref(variant))
+        library("pisa_module_load", self.pack, variant, 0, byref(self.module))
+        self.variant = variant.value
+        self.name = self.info.name.decode()
+        manifest = self.info.manifest.decode()
+        self.attend = attend_fields(manifest)
+        self.ptx_sha256 = ptx_digests(manifest, self.variant)
+
+    @property
+    def dense(self):
+        return "all" in self.attend
+
+    def bind(self, q, k, v, density=0.0, want_lse=False, want_blocks=False):
+        """A prepared launch on the current stream; see `Launch`."""
+        return Launch(self, q, k, v, density, want_lse, want_blocks)
+
+
+class Launch:
+    """Calling it enqueues the whole method; `o`, `lse`, `blocks` are its outputs."""
+
+    def __init__(self, kernel, q, k, v, density, want_lse, want_blocks):
+        b, h, n_q, _ = q.shape
+        self.kernel, self.inputs = kernel, (q, k, v)
+        self.o = torch.full_like(q, float("nan"))
+        self.request = Attention(struct_size=ctypes.sizeof(Attention), batch=b, heads=h, kv_heads=k.shape[1],
+                                 n_q=n_q, n_k=k.shape[2], q=view(q), k=view(k), v=view(v), o=view(self.o),
+                                 density=0.0 if kernel.dense else density)
+        kept, size = c_int64(), c_size_t()
+        kernel.call("pisa_kept_blocks", kernel.pack, kernel.variant, byref(self.request), byref(kept))
+        self.kept = kept.value
+        self.lse = torch.full((b, h, n_q), float("nan"), device="cuda") if want_lse else None
+        self.blocks = None
+        if want_blocks and not kernel.dense:
+            self.blocks = torch.full((b, h, -(-n_q // 128), self.kept), -1, device="cuda", dtype=torch.int32)
+        self.request.lse = self.lse.data_ptr() if want_lse else None
+        self.request.blocks = self.blocks.data_ptr() if self.blocks is not None else None
+        kernel.call("pisa_workspace_size", kernel.module, byref(self.request), byref(size))
+        self.workspace = torch.empty(max(1, size.value), device="cuda", dtype=torch.uint8)
+        self.error = Error()
+        self.arguments = (kernel.module, byref(self.request), self.workspace.data_ptr(), size.value,
+                          torch.cuda.current_stream().cuda_stream, byref(self.error))
+        self.function = kernel.call.lib.pisa_launch
+
+    def __call__(self):
+        if self.function(*self.arguments) != 0:
+            raise RuntimeError(f"pisa_launch: {self.error.message.decode(errors='replace')}")

@@ -1,0 +1,67 @@
+"""The timing protocol, the same for every contestant (docs/results/README.md).
+
+ms:            10 back-to-back calls after 0.2 s idle, per call; the median over the rounds.
+ms_sustained:  10 back-to-back calls right after 0.3 s of the contestant's own load; the median over the rounds.
+Rounds are interleaved: every contestant has its turn in each round, so that a warm chip meets all of them alike.
+"""
+import contextlib
+import math
+import statistics
+import time
+
+import torch
+
+CALLS = 10
+IDLE_SECONDS = 0.2
+LOAD_SECONDS = 0.3
+
+
+class Contestant:
+    """A name, a call that enqueues one whole computation, and a scope that must be active around calls."""
+
+    def __init__(self, name, call, scope=contextlib.nullcontext):
+        self.name, self.call, self.scope = name, call, scope
+
+
+def timed_calls(call, calls=CALLS):
+    """Milliseconds per call, from device events."""
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    begin.record()
+    for _ in range(calls):
+        call()
+    end.record()
+    end.synchronize()
+    return begin.elapsed_time(end) / calls
+
+
+def burst(contestant):
+    torch.cuda.synchronize()
+    time.sleep(IDLE_SECONDS)
+    with contestant.scope():
+        return timed_calls(contestant.call)
+
+
+def sustained(contestant, expected_ms):
+    torch.cuda.synchronize()
+    with contestant.scope():
+        for _ in range(math.ceil(LOAD_SECONDS * 1e3 / expected_ms)):
+            contestant.call()
+        return timed_calls(contestant.call)
+
+
+def measure(contestants, rounds):
+    """{name: (ms, ms_sustained)}, medians over |rounds| interleaved rounds."""
+    for contestant in contestants:  # module load, autotuning and caches stay out of the numbers
+        with contestant.scope():
+            for _ in range(3):
+                contestant.call()
+    bursts = {c.name: [] for c in contestants}
+    loads = {c.name: [] for c in contestants}
+    for _ in range(rounds):
+        for c in contestants:
+            bursts[c.name].append(burst(c))
+    ms = {name: statistics.median(times) for name, times in bursts.items()}
+    for _ in range(rounds):
+        for c in contestants:
+            loads[c.name].append(sustained(c, ms[c.name]))
+    return {name: (ms[name], statistics.median(loads[name])) for name in ms}

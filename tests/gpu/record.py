@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+"""Turns what a GPU box measured into the records under docs/results/. Standard library only.
+
+    record.py fragment verify.jsonl --driver 580.159.04 -o validation.json
+        The marks that a run of `pisa verify --json` earned: every PTX and cubin of a spec whose complete list of
+        cases passed, both as cubin and as PTX.
+    record.py merge [--validation validation.json] [--bench bench.jsonl] [--docs docs/results] [--packs generated]
+        Adds a fragment and benchmark lines to the records. With --packs, marks of code that is in none of the
+        packs there are dropped.
+"""
+import argparse
+import json
+import pathlib
+import sys
+
+BENCH_KEYS = {"run": str, "commit": str, "device": str, "driver": str, "bench": str, "variant": str, "shape": dict,
+              "ms": float, "ms_sustained": float, "peer": str, "peer_ms": float, "peer_ms_sustained": float,
+              "ratio": float, "ptx_sha256": list}
+SHAPE_KEYS = {"B", "H", "Hk", "Nq", "Nk", "D", "type", "density"}
+RECORDS = {"piecewise": "h200/piecewise.jsonl"}
+
+
+def stop(message):
+    sys.exit(f"record.py: {message}")
+
+
+def read_lines(path):
+    lines = pathlib.Path(path).read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines if line.strip()]
+
+
+# ---- marks ----
+
+def earned(lines):
+    """{spec: [summary line, ...]} of the specs that passed everything, on every code path their pack holds."""
+    codes = {}
+    for line in lines:
+        if line.get("verify") == "code":
+            codes.setdefault(line["spec"], []).append(line)
+    marks = {}
+    for spec, found in codes.items():
+        kinds = {line["code"] for line in found}
+        wanted = {"ptx", "cubin"} if found[0]["has_cubin"] else {"ptx"}
+        if wanted <= kinds and all(line["passed"] and line["complete"] for line in found):
+            marks[spec] = found
+    return marks
+
+
+def fragment(arguments):
+    passed, devices = [], {}
+    for spec, lines in sorted(earned(read_lines(arguments.lines)).items()):
+        for line in lines:
+            devices[line["device"]] = {"driver": arguments.driver, "compute": line["compute"]}
+            passed.append({"sha256": line["sha256"], "kind": line["code"], "spec": spec, "device": line["device"],
+                           "driver": arguments.driver, "max_rel_l2": line["max_rel_l2"],
+                           "max_lse_abs": line["max_lse_abs"]})
+    write_marks(arguments.output, {"devices": devices, "passed": passed})
+    print(f"{len(passed)} marks for {len({mark['spec'] for mark in passed})} specs")
+
+
+def write_marks(path, record):
+    """One mark a line: a diff shows what changed."""
+    marks = sorted(record["passed"], key=lambda mark: (mark["spec"], mark["kind"], mark["sha256"], mark["device"]))
+    lines = ",\n".join("    " + json.dumps(mark) for mark in marks)
+    body = f'{{\n  "devices": {json.dumps(record["devices"], sort_keys=True)},\n  "passed": ['
+    body += f"\n{lines}\n  ]\n}}\n" if marks else "]\n}\n"
+    pathlib.Path(path).write_text(body, encoding="utf-8")
+
+
+def digests_of(folder):
+    """Every part digest named by the manifests of the packs in |folder|."""
+    digests = set()
+    for path in sorted(pathlib.Path(folder).glob("*.pack")):
+        content = path.read_bytes()
+        header, _, rest = content.partition(b"\n")
+        manifest = rest[:int(header.split()[2])].decode("ascii")
+        digests |= {line.split()[5] for line in manifest.splitlines() if line.startswith("part ")}
+    return digests
+
+
+def merge_marks(docs, path, packs):
+    target = docs / "validation.json"
+    record = json.loads(target.read_text(encoding="utf-8")) if target.exists() else {}
+    added = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+    key = lambda mark: (mark["sha256"], mark["kind"], mark["spec"], mark["device"])
+    marks = {key(mark): mark for mark in record.get("passed", []) + added["passed"]}
+    if packs:
+        current = digests_of(packs)
+        marks = {name: mark for name, mark in marks.items() if mark["sha256"] in current}
+    devices = {**(record.get("devices") or {}), **added["devices"]}
+    write_marks(target, {"devices": devices, "passed": list(marks.values())})
+    print(f"{target}: {len(marks)} marks")
+
+
+# ---- measurements ----
+
+def check_measurement(line):
+    for key, kind in BENCH_KEYS.items():
+        value = line.get(key)
+        if not isinstance(value, (int, float) if kind is float else kind):
+            stop(f"a benchmark line has no {key} of type {kind.__name__}: {line}")
+    if set(line) != set(BENCH_KEYS) or set(line["shape"]) != SHAPE_KEYS:
+        stop(f"a benchmark line has other fields than docs/results/README.md names: {line}")
+    if line["bench"] not in RECORDS:
+        stop(f"unknown bench {line['bench']!r}")
+
+
+def merge_measurements(docs, path):
+    for line in read_lines(path):
+        check_measurement(line)
+        target = docs / RECORDS[line["bench"]]
+        target.parent.mkdir(parents=True, exist_ok=True)
+        text = json.dumps(line) + "\n"
+        if target.exists() and text in target.read_text(encoding="utf-8").splitlines(keepends=True):
+            continue
+        with target.open("a", encoding="utf-8") as out:
+            out.write(text)
+    print(f"{path}: recorded")
+
+
+def merge(arguments):
+    docs = pathlib.Path(arguments.docs)
+    if arguments.validation:
+        merge_marks(docs, arguments.validation, arguments.packs)
+    if arguments.bench:
+        merge_measurements(docs, arguments.bench)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(required=True)
+    command = commands.add_parser("fragment")
+    command.add_argument("lines")
+    command.add_argument("--driver", required=True)
+    command.add_argument("-o", "--output", required=True)
+    command.set_defaults(run=fragment)
+    command = commands.add_parser("merge")
+    command.add_argument("--validation")
+    command.add_argument("--bench")
+    command.add_argument("--docs", default="docs/results")
+    command.add_argument("--packs")
+    command.set_defaults(run=merge)
+    arguments = parser.parse_args()
+    arguments.run(arguments)
+
+
+if __name__ == "__main__":
+    main()
