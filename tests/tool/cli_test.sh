@@ -1,0 +1,155 @@
+#!/bin/sh
+# cli_test.sh: `pisa run` and `pisa info` as a user types them, on the CPU.
+# usage: cli_test.sh BIN_FOLDER, in an empty folder of its own.
+set -eu
+pisa=$1/pisa make_pack=$1/make_pack array=$1/array_tool
+PISA_LIBCUDA=/nonexistent/libcuda.so
+export PISA_LIBCUDA
+
+fail() {
+  echo "FAILED: $*" >&2
+  exit 1
+}
+
+# refuse CODE WORDS COMMAND...: the exit code, and words in the message; nothing on stdout
+refuse() {
+  code=$1 words=$2
+  shift 2
+  set +e
+  "$@" >stdout 2>stderr
+  got=$?
+  set -e
+  [ "$got" = "$code" ] || fail "exit $got, expected $code: $* ($(cat stderr))"
+  grep -qF -e "$words" stderr || fail "'$words' is not in the message of: $* ($(cat stderr))"
+  [ ! -s stdout ] || fail "stdout is not empty: $*"
+}
+
+# prints WORDS COMMAND...: exit 0 and words on stdout
+prints() {
+  words=$1
+  shift
+  "$@" >stdout || fail "exit $?: $*"
+  grep -qF -e "$words" stdout || fail "'$words' is not printed by: $* ($(cat stdout))"
+}
+
+for method in hybrid drop dense; do
+  $make_pack $method $method.pack
+done
+$array make q.npy float32 1 2 4 300 64
+$array make k.npy float32 2 2 2 500 64
+$array make v.npy float32 3 2 2 500 64
+cpu="--q q.npy --k k.npy --v v.npy --device cpu"
+
+# float and oracle agree to the rounding of the output
+$pisa run hybrid.pack $cpu -o fast.npy --lse fast_lse.npy --blocks fast_ids.npy
+$pisa run hybrid.pack $cpu -o oracle.npy --lse oracle_lse.npy --blocks oracle_ids.npy --oracle --threads 1
+prints "float32 [2, 4, 300, 64]" $array show fast.npy
+prints "float32 [2, 4, 300]" $array show fast_lse.npy
+prints "int32 [2, 4, 3, 2]" $array show fast_ids.npy
+$array same fast.npy oracle.npy 5e-4
+$array same fast_lse.npy oracle_lse.npy 1e-6
+$array same fast_ids.npy oracle_ids.npy 0
+
+# element types: the values are bfloat16 numbers, so every file type carries them unchanged
+for type in float16 bfloat16; do
+  $array make q_$type.safetensors:q $type 1 2 4 300 64
+  $array make k_$type.npy $type 2 2 2 500 64
+  $array make v_$type.npy $type 3 2 2 500 64
+  $pisa run hybrid.pack --q q_$type.safetensors:q --k k_$type.npy --v v_$type.npy --device cpu \
+    -o o_$type.safetensors --lse l_$type.safetensors:l --blocks=b_$type.npy
+  prints "$type [2, 4, 300, 64]" $array show o_$type.safetensors:o
+  $array same l_$type.safetensors:l fast_lse.npy 1e-3
+done
+$array same o_bfloat16.safetensors:o fast.npy 0
+$array same o_float16.safetensors:o fast.npy 1e-3
+
+# layout: the same numbers with the middle dimensions exchanged
+for name in q k v; do
+  $array swap $name.npy ${name}_bnhd.npy
+done
+$pisa run hybrid.pack --q q_bnhd.npy --k k_bnhd.npy --v v_bnhd.npy --device cpu --layout bnhd -o o_bnhd.npy --lse l.npy
+$array swap o_bnhd.npy o_back.npy
+$array same o_back.npy fast.npy 0
+$array same l.npy fast_lse.npy 0
+
+# budgets, variants, scale
+for option in "--density 0.5:4" "--keep 3:3" "--set density=0.5:4" "--density 1:8" "--keep 99:8"; do
+  $pisa run hybrid.pack $cpu -o o.npy ${option%:*} --blocks ids.npy
+  prints "int32 [2, 4, 3, ${option#*:}]" $array show ids.npy
+done
+$pisa run hybrid.pack $cpu -o all.npy --density 1
+$pisa run drop.pack $cpu -o all_drop.npy --density 1
+$pisa run dense.pack $cpu -o dense.npy
+$array same all.npy dense.npy 0
+$array same all_drop.npy dense.npy 0
+$pisa run dense.pack $cpu -o scaled.npy --scale 0.125
+$array same scaled.npy dense.npy 0
+$pisa run dense.pack $cpu -o scaled.npy --scale 0.25
+! $array same scaled.npy dense.npy 0.1 2>/dev/null || fail "--scale changes nothing"
+$pisa run drop.pack $cpu -o drop.npy
+! $array same drop.npy dense.npy 0.1 2>/dev/null || fail "drop equals dense"
+
+# the last block is always read
+$pisa run hybrid.pack $cpu -o o.npy --keep 1 --blocks ids.npy
+[ "$($array print ids.npy | sort -u)" = 7 ] || fail "--keep 1 does not read the always-set"
+
+# refusals of the user's input
+refuse 1 "usage:" $pisa
+refuse 1 "no command 'walk'" $pisa walk
+refuse 1 "no PACK is given" $pisa run
+refuse 1 "--v FILE is needed" $pisa run hybrid.pack --q q.npy --k k.npy -o o.npy
+refuse 1 "no option '--speed'" $pisa run hybrid.pack --speed 9
+refuse 1 "--q needs a value" $pisa run hybrid.pack --q
+refuse 1 "--q is given twice" $pisa run hybrid.pack --q a --q b
+refuse 1 "takes no value" $pisa run hybrid.pack --oracle=yes
+refuse 1 "one argument too many" $pisa run hybrid.pack again.pack
+refuse 1 "--keep is '0'" $pisa run hybrid.pack $cpu -o o.npy --keep 0
+refuse 1 "--keep is '2x'" $pisa run hybrid.pack $cpu -o o.npy --keep 2x
+refuse 1 "--density is 'nan'" $pisa run hybrid.pack $cpu -o o.npy --density nan
+refuse 1 "--density is '-1'" $pisa run hybrid.pack $cpu -o o.npy --density -1
+refuse 1 "density" $pisa run hybrid.pack $cpu -o o.npy --density 1.5
+refuse 1 "density" $pisa run hybrid.pack $cpu -o o.npy --density 0.5 --keep 2
+refuse 1 "--scale is 1e-60" $pisa run hybrid.pack $cpu -o o.npy --scale 1e-60
+refuse 1 "--layout is 'nbhd'" $pisa run hybrid.pack $cpu -o o.npy --layout nbhd
+refuse 1 "--device is 'gpu'" $pisa run hybrid.pack --q q.npy --k k.npy --v v.npy -o o.npy --device gpu
+refuse 1 "needs --device cpu" $pisa run hybrid.pack --q q.npy --k k.npy --v v.npy -o o.npy --oracle
+refuse 1 "must end in .npy" $pisa run hybrid.pack $cpu -o o.txt
+refuse 1 "no variant has these settings" $pisa run hybrid.pack $cpu -o o.npy --set leaf=3
+refuse 1 "dense" $pisa run dense.pack $cpu -o o.npy --keep 2
+refuse 1 "dense" $pisa run dense.pack $cpu -o o.npy --blocks ids.npy
+refuse 1 "four dimensions" $pisa run hybrid.pack --q fast_lse.npy --k k.npy --v v.npy -o o.npy --device cpu
+refuse 1 "int32" $pisa run hybrid.pack --q fast_ids.npy --k k.npy --v v.npy -o o.npy --device cpu
+refuse 1 "must be the same" $pisa run hybrid.pack --q q.npy --k k.npy --v q.npy -o o.npy --device cpu
+refuse 1 "heads" $pisa run hybrid.pack --q k.npy --k k.npy --v v.npy -o o.npy --device cpu
+$array make one.npy float32 1 1 4 300 64
+$array make wide.npy float32 1 2 4 300 128
+$array make empty.npy float32 1 2 4 0 64
+refuse 1 "batches differ" $pisa run hybrid.pack --q one.npy --k k.npy --v v.npy -o o.npy --device cpu
+refuse 1 "head_dim is 64" $pisa run hybrid.pack --q wide.npy --k k.npy --v v.npy -o o.npy --device cpu
+refuse 1 "empty" $pisa run hybrid.pack --q empty.npy --k k.npy --v v.npy -o o.npy --device cpu
+
+# the world failing
+refuse 2 "cannot open 'absent.npy'" $pisa run hybrid.pack --q absent.npy --k k.npy --v v.npy -o o.npy --device cpu
+refuse 2 "absent.pack" $pisa run absent.pack $cpu -o o.npy
+refuse 2 "cannot write" $pisa run drop.pack $cpu -o absent/o.npy
+refuse 2 "--device cpu" $pisa run hybrid.pack --q q.npy --k k.npy --v v.npy -o o.npy
+head -c 100 q.npy >short.npy
+refuse 2 "short.npy" $pisa run hybrid.pack --q short.npy --k k.npy --v v.npy -o o.npy --device cpu
+refuse 2 "short.npy" $pisa info short.npy
+head -c 300 hybrid.pack >short.pack
+refuse 2 "short.pack" $pisa info short.pack
+
+# information
+prints "pisa " $pisa --version
+prints "usage: pisa COMMAND" $pisa --help
+prints "usage: pisa run PACK" $pisa run --help
+prints "usage: pisa info PACK" $pisa info -h
+prints "name        hybrid" $pisa info hybrid.pack
+prints "route       top_k, score mean + log covariance, density 0.25, always tokens last 1" $pisa info hybrid.pack
+prints "variant 1: density=0.5" $pisa info hybrid.pack
+prints "unvalidated" $pisa info hybrid.pack
+prints "pisa_route: 512 threads, shared memory by length, 64 registers, 0 bytes spilled" $pisa info hybrid.pack
+prints "cubin       none: the driver compiles the PTX on load" $pisa info hybrid.pack
+prints "registers not known" $pisa info dense.pack
+prints "attend      all exact" $pisa info dense.pack
+prints "attend selected=exact rest=drop" $pisa info --manifest drop.pack
