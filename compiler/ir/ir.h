@@ -122,6 +122,7 @@ val pack_bf16(struct ir *k, val lo,
               val hi); /* two f32 -> i32, rounded to nearest even, lo in the low half */
 val bf16_lo(struct ir *k, val pair); /* low half of an i32 pair -> f32 */
 val bf16_hi(struct ir *k, val pair);
+val bf16_blend(struct ir *k, val x, val wx, val y, val wy); /* pairs: x wx + y wy in f32, rounded */
 val element(struct ir *k, val vector, int i, type t);
 val pack2(struct ir *k, val a, val b);   /* two f32 (i32) -> a vector of two */
 val pack4(struct ir *k, const val v[4]); /* four i32 -> vector<4xi32> */
@@ -201,9 +202,9 @@ struct ir_arg {
    the parameters (pointers already in the global address space, maps as they are). |args| must
    outlive the kernel. */
 void kernel_begin(struct ir *k, int n_args, const struct ir_arg *args);
-/* Closes it as |entry|, with |threads| per CTA required and one CTA per SM promised (minctasm 1).
- */
-void kernel_end(struct ir *k, const char *entry, int threads);
+/* Closes it as |entry|, with |threads| per CTA required. |ctas_per_sm| of them shall fit an SM by
+   their registers: what limits the registers of a thread. */
+void kernel_end(struct ir *k, const char *entry, int threads, int ctas_per_sm);
 
 val thread_index(struct ir *k);
 val cta_index(struct ir *k);

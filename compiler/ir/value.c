@@ -256,6 +256,12 @@ val bf16_hi(struct ir *k, val pair) {
   return float_of(k, bit_and(k, pair, i32(k, -65536)));
 }
 
+val bf16_blend(struct ir *k, val x, val wx, val y, val wy) {
+  val lo = fused(k, bf16_lo(k, x), wx, mul(k, bf16_lo(k, y), wy));
+  val hi = fused(k, bf16_hi(k, x), wx, mul(k, bf16_hi(k, y), wy));
+  return pack_bf16(k, lo, hi);
+}
+
 val element(struct ir *k, val vector, int i, type t) {
   return OP(k, "llvm.extractelement", t, "", vector, i32(k, i));
 }

@@ -626,5 +626,5 @@ void kernel_attend(struct ir *k, const struct plan_attend *plan) {
     registers_grow(k, plan->consumer_registers);
     consume(k, &a);
   }
-  kernel_end(k, plan->kernel.entry, plan->kernel.threads);
+  kernel_end(k, plan->kernel.entry, plan->kernel.threads, 1);
 }

@@ -28,14 +28,14 @@ static const struct ir_arg route_args[] = {
 };
 #define ARG(name) (k->arg[PISA_ROUTE_##name])
 
-enum { BLOCK = 64, NORM_PARTS = 8, BF16 = 2, F32 = 4, I32 = 4 };
+enum { BLOCK = 64, NORM_PARTS = 8, BF16 = 2, F32 = 4, WORD = 4, MAX_WORDS = 4 };
 enum {
   WARPS = 16,
   SPAN = WARPS * MMA_COLUMNS, /* columns all warps score together: 128 */
   SPAN_WORDS = SPAN / 32,
-  SPANS_AT_ONCE = 2, /* whose loads are in flight together */
-  ROW_PADDING = 4,   /* keys between rows of shared memory, against bank conflicts */
-  H_CTAS = 4         /* that share the sum of one head */
+  ROW_PADDING = 4, /* keys between rows of shared memory, against bank conflicts */
+  CTAS_PER_SM = 2, /* 64 registers a thread: one CTA's loads hide behind the other's work */
+  H_CTAS = 4       /* that share the sum of one head */
 };
 /* Keys outside the order of the scores, of which -inf has the least, 0x007FFFFF, and +inf the
    greatest, 0xFF800000. */
@@ -56,45 +56,76 @@ static val blocks_of(struct ir *k, val n, int rows) {
 
 /* ---- scores ---- */
 
-static struct mma_row mean_row(struct ir *k, const struct route *a, val array, val blocks, val j) {
-  val index = add(k, mul(k, a->head, blocks), j);
-  val row = at_row(k, array, index, i32(k, a->plan->head_dim * BF16));
-  return mma_row_load(k, row, a->plan->head_dim, &a->lanes);
+static int words_per_lane(const struct route *a) {
+  return a->plan->head_dim / (2 * 32);
 }
 
-/* qbar of 128 rows: both sub-blocks' means weighted by their rows. Where the second has none the
-   first is read twice, and each counts half. */
-static struct mma_row blended_query(struct ir *k, const struct route *a, val i) {
+static val word_offset(struct ir *k, const struct route *a, int i) {
+  return mul_const(k, add_const(k, a->lanes.lane, 32 * i), WORD);
+}
+
+/* The words of one mean of 64 query rows: word i of a lane is elements 2 (32 i + lane) and the
+ * next. */
+struct words {
+  val word[MAX_WORDS];
+};
+static struct words query_words(struct ir *k, const struct route *a, val sub_block) {
+  val index = add(k, mul(k, a->head, a->q_blocks), sub_block);
+  val row = at_row(k, ARG(q_mean), index, i32(k, a->plan->head_dim * BF16));
+  struct words x;
+  for (int i = 0; i < words_per_lane(a); i++) {
+    x.word[i] = load(k, k->i32, at(k, row, word_offset(k, a, i)), WORD);
+  }
+  return x;
+}
+
+/* Of a query block of 128 rows: both sub-blocks' means weighted by their rows. Where the second has
+   none the first is read twice, and each counts half. */
+static struct words blended_words(struct ir *k, const struct route *a, val i) {
   val even = mul_const(k, i, 2),
       odd = umin(k, add_const(k, even, 1), add_const(k, a->q_blocks, -1));
-  struct mma_row x = mean_row(k, a, ARG(q_mean), a->q_blocks, even);
-  struct mma_row y = mean_row(k, a, ARG(q_mean), a->q_blocks, odd);
+  struct words x = query_words(k, a, even), y = query_words(k, a, odd);
   val nx = to_float(k, smin(k, sub(k, ARG(n_q), mul_const(k, even, BLOCK)), i32(k, BLOCK)));
   val ny = to_float(k, smin(k, sub(k, ARG(n_q), mul_const(k, odd, BLOCK)), i32(k, BLOCK)));
   val inverse = reciprocal_approx(k, add(k, nx, ny));
-  return mma_row_blend(k, &x, mul(k, nx, inverse), &y, mul(k, ny, inverse));
-}
-
-static struct mma_row query_row(struct ir *k, const struct route *a, int r) {
-  val row = add_const(k, add(k, a->first, mma_lane_row(k, &a->lanes)), 8 * r);
-  val i = umin(k, row, add_const(k, a->q_tiles, -1));
-  return a->plan->query == BLOCK ? mean_row(k, a, ARG(q_mean), a->q_blocks, i)
-                                 : blended_query(k, a, i);
-}
-
-/* ln(||H_j||_F + 1e-5); the partial sums are added in one fixed order. */
-static val log_covariance(struct ir *k, const struct route *a, val j) {
-  val index = add(k, mul(k, a->head, a->k_blocks), j);
-  val parts = at_row(k, ARG(h_norm2), index, i32(k, NORM_PARTS * F32)), sum = f32(k, 0);
-  for (int half = 0; half < 2; half++) {
-    val four = load(k, k->i32x4, at_const(k, parts, half * 4 * F32), 4 * F32);
-    for (int i = 0; i < 4; i++) {
-      sum = add(k, sum, float_of(k, element(k, four, i, k->i32)));
-    }
+  val wx = mul(k, nx, inverse), wy = mul(k, ny, inverse);
+  for (int w = 0; w < words_per_lane(a); w++) {
+    x.word[w] = bf16_blend(k, x.word[w], wx, y.word[w], wy);
   }
+  return x;
+}
+
+/* The CTA's 16 query means in shared memory, a row by each warp, and from there to all warps as the
+   A operand. */
+static struct mma_rows share_queries(struct ir *k, const struct route *a) {
+  const int row_bytes = a->plan->head_dim * BF16 + MMA_ROW_PADDING;
+  val i = umin(k, add(k, a->first, a->lanes.warp), add_const(k, a->q_tiles, -1));
+  bool blended = a->plan->query != BLOCK;
+  struct words mine = blended ? blended_words(k, a, i) : query_words(k, a, i);
+  val row = at(k, k->smem, mul_const(k, a->lanes.warp, row_bytes));
+  for (int w = 0; w < words_per_lane(a); w++) {
+    store(k, mine.word[w], at(k, row, word_offset(k, a, w)), WORD);
+  }
+  cta_sync(k);
+  val lane_row = at(k, k->smem, mul_const(k, mma_lane_row(k, &a->lanes), row_bytes));
+  struct mma_rows rows;
+  for (int r = 0; r < FRAG_ROWS; r++) {
+    val row_r = at_const(k, lane_row, 8 * r * row_bytes);
+    rows.r[r] = mma_row_load(k, row_r, a->plan->head_dim, &a->lanes);
+  }
+  cta_sync(k); /* their place is taken by keys */
+  return rows;
+}
+
+/* ln(||H_j||_F + 1e-5) of block |index| of all heads, wanted by a quad of lanes: two partial sums
+   each, added in a fixed order. */
+static val log_covariance(struct ir *k, const struct route *a, val index) {
+  val parts = at_row(k, ARG(h_norm2), index, i32(k, NORM_PARTS * F32));
+  val mine = at(k, parts, mul_const(k, frag_lane_column(k, &a->lanes), F32));
+  val two = load(k, k->f32x2, mine, 2 * F32);
+  val sum = quad_sum(k, add(k, element(k, two, 0, k->f32), element(k, two, 1, k->f32)));
   const double ln2 = 0.69314718055994530942;
-  val norm = add(k, sqrt_approx(k, sum), f32(k, 1e-5));
-  return mul(k, log2_approx(k, norm), f32(k, ln2));
+  return mul(k, log2_approx(k, add(k, sqrt_approx(k, sum), f32(k, 1e-5))), f32(k, ln2));
 }
 
 /* An unsigned integer that sorts like the score: nan as -inf, -0 as +0. Then, of the bits, negative
@@ -115,31 +146,25 @@ static void store_keys(struct ir *k, const struct route *a, val first_column,
     for (int q = 0; q < 2; q++) {
       key[q] = key_of(k, fused(k, dot->s[r][q], ARG(scale), column_bias.q[q]));
     }
-    val place = add(k, mul(k, row, a->row_bytes), mul_const(k, column, I32));
-    store(k, pack2(k, key[0], key[1]), at(k, k->smem, place), 2 * I32);
+    val place = add(k, mul(k, row, a->row_bytes), mul_const(k, column, WORD));
+    store(k, pack2(k, key[0], key[1]), at(k, k->smem, place), 2 * WORD);
   }
 }
 
-/* Columns past NT are scored like the last one; exclude_absent follows. */
+/* Columns past NT are scored like the last one; exclude_and_force follows. */
 static void score(struct ir *k, const struct route *a) {
-  struct mma_rows queries = {{query_row(k, a, 0), query_row(k, a, 1)}};
-  FOR_STEP(k, span, i32(k, 0), a->spans, i32(k, SPANS_AT_ONCE)) {
-    struct mma_row key[SPANS_AT_ONCE];
-    val first[SPANS_AT_ONCE], bias[SPANS_AT_ONCE];
-    for (int u = 0; u < SPANS_AT_ONCE; u++) {
-      val warp_column = mul_const(k, a->lanes.warp, MMA_COLUMNS);
-      first[u] = add(k, mul_const(k, add_const(k, span, u), SPAN), warp_column);
-      val column = add(k, first[u], mma_lane_row(k, &a->lanes));
-      val j = umin(k, column, add_const(k, a->k_blocks, -1));
-      key[u] = mean_row(k, a, ARG(k_mean), a->k_blocks, j);
-      bias[u] = a->plan->log_covariance ? log_covariance(k, a, j) : f32(k, 0);
-    }
-    for (int u = 0; u < SPANS_AT_ONCE; u++) {
-      IF (k, is_lt(k, add_const(k, span, u), a->spans)) {
-        struct mma_scores dot = mma_multiply(k, &queries, &key[u]);
-        store_keys(k, a, first[u], &dot, bias[u]);
-      }
-    }
+  struct mma_rows queries = share_queries(k, a);
+  val warp_column = mul_const(k, a->lanes.warp, MMA_COLUMNS);
+  FOR (k, span, i32(k, 0), a->spans) {
+    val first = add(k, mul_const(k, span, SPAN), warp_column);
+    val column = add(k, first, mma_lane_row(k, &a->lanes));
+    val j = umin(k, column, add_const(k, a->k_blocks, -1));
+    val index = add(k, mul(k, a->head, a->k_blocks), j);
+    val row = at_row(k, ARG(k_mean), index, i32(k, a->plan->head_dim * BF16));
+    struct mma_row mean = mma_row_load(k, row, a->plan->head_dim, &a->lanes);
+    val bias = a->plan->log_covariance ? log_covariance(k, a, index) : f32(k, 0);
+    struct mma_scores dot = mma_multiply(k, &queries, &mean);
+    store_keys(k, a, first, &dot, bias);
   }
 }
 
@@ -147,7 +172,7 @@ static void score(struct ir *k, const struct route *a) {
 
 static void fill(struct ir *k, const struct route *a, val row, val begin, val end, int key) {
   FOR_STEP(k, j, add(k, begin, a->lanes.lane), end, i32(k, 32)) {
-    store(k, i32(k, key), at(k, row, mul_const(k, j, I32)), I32);
+    store(k, i32(k, key), at(k, row, mul_const(k, j, WORD)), WORD);
   }
 }
 
@@ -167,7 +192,7 @@ struct four {
 };
 static struct four span_keys(struct ir *k, const struct route *a, val row, val span) {
   val column = add(k, mul_const(k, span, SPAN), mul_const(k, a->lanes.lane, 4));
-  val keys = load(k, k->i32x4, at(k, row, mul_const(k, column, I32)), 4 * I32);
+  val keys = load(k, k->i32x4, at(k, row, mul_const(k, column, WORD)), 4 * WORD);
   struct four four;
   for (int i = 0; i < 4; i++) {
     four.key[i] = element(k, keys, i, k->i32);
@@ -179,10 +204,12 @@ static val count_from(struct ir *k, const struct route *a, val row, val threshol
   struct var count = var_init(k, i32(k, 0));
   FOR (k, span, i32(k, 0), a->spans) {
     struct four four = span_keys(k, a, row, span);
+    val one[4];
     for (int i = 0; i < 4; i++) {
-      val counts = widen_bool(k, is_uge(k, four.key[i], threshold));
-      set(k, count, add(k, get(k, count), counts));
+      one[i] = widen_bool(k, is_uge(k, four.key[i], threshold));
     }
+    val sum = add(k, add(k, one[0], one[1]), add(k, one[2], one[3]));
+    set(k, count, add(k, get(k, count), sum));
   }
   return warp_sum_u32(k, get(k, count));
 }
@@ -244,10 +271,10 @@ struct outputs {
 };
 
 static void store_chosen(struct ir *k, const struct outputs *out, val position, val j) {
-  val place = mul_const(k, position, I32);
-  store(k, j, at(k, out->list, place), I32);
+  val place = mul_const(k, position, WORD);
+  store(k, j, at(k, out->list, place), WORD);
   IF (k, out->wants_ids) {
-    store(k, j, at(k, out->ids, place), I32);
+    store(k, j, at(k, out->ids, place), WORD);
   }
 }
 
@@ -259,7 +286,7 @@ static void write_chosen(struct ir *k, const struct route *a, val row, struct ch
     val word[SPAN_WORDS];
     for (int w = 0; w < SPAN_WORDS; w++) {
       val j = add(k, add_const(k, mul_const(k, span, SPAN), 32 * w), a->lanes.lane);
-      val key = load(k, k->i32, at(k, row, mul_const(k, j, I32)), I32);
+      val key = load(k, k->i32, at(k, row, mul_const(k, j, WORD)), WORD);
       val equal = is_eq(k, key, choice.threshold), equals = warp_ballot(k, equal);
       val in_time = is_lt(k, count_below(k, &a->lanes, equals), get(k, ties));
       val chosen = either(k, is_ugt(k, key, choice.threshold), both(k, equal, in_time));
@@ -272,19 +299,19 @@ static void write_chosen(struct ir *k, const struct route *a, val row, struct ch
       set(k, written, add(k, get(k, written), count_bits(k, word[w])));
     }
     ONE_THREAD (k) {
-      val words = at(k, out->mask, mul_const(k, span, SPAN_WORDS * I32));
-      store(k, pack4(k, word), words, SPAN_WORDS * I32);
+      val words = at(k, out->mask, mul_const(k, span, SPAN_WORDS * WORD));
+      store(k, pack4(k, word), words, SPAN_WORDS * WORD);
     }
   }
 }
 
 static void write_padding(struct ir *k, const struct route *a, const struct outputs *out) {
   FOR_STEP(k, i, add(k, ARG(keep), a->lanes.lane), ARG(list_stride), i32(k, 32)) {
-    store(k, i32(k, 0), at(k, out->list, mul_const(k, i, I32)), I32);
+    store(k, i32(k, 0), at(k, out->list, mul_const(k, i, WORD)), WORD);
   }
   val words = mul_const(k, a->spans, SPAN_WORDS);
   FOR_STEP(k, w, add(k, words, a->lanes.lane), ARG(mask_words), i32(k, 32)) {
-    store(k, i32(k, -1), at(k, out->mask, mul_const(k, w, I32)), I32);
+    store(k, i32(k, -1), at(k, out->mask, mul_const(k, w, WORD)), WORD);
   }
 }
 
@@ -296,9 +323,9 @@ static void select(struct ir *k, const struct route *a) {
     struct choice choice = choose_keys(k, a, row);
     val item = add(k, mul(k, a->head, a->q_tiles), query);
     struct outputs out = {
-        .list = at_row(k, ARG(lists), item, mul_const(k, ARG(list_stride), I32)),
-        .mask = at_row(k, ARG(masks), item, mul_const(k, ARG(mask_words), I32)),
-        .ids = at_row(k, ARG(ids), item, mul_const(k, ARG(keep), I32)),
+        .list = at_row(k, ARG(lists), item, mul_const(k, ARG(list_stride), WORD)),
+        .mask = at_row(k, ARG(masks), item, mul_const(k, ARG(mask_words), WORD)),
+        .ids = at_row(k, ARG(ids), item, mul_const(k, ARG(keep), WORD)),
         .wants_ids = bit_not(k, is_null_pointer(k, ARG(ids))),
     };
     write_chosen(k, a, row, choice, &out);
@@ -314,7 +341,7 @@ static void route_rows(struct ir *k, struct route *a) {
   a->q_tiles = blocks_of(k, ARG(n_q), a->plan->query);
   a->k_blocks = blocks_of(k, ARG(n_k), BLOCK);
   a->spans = blocks_of(k, a->k_blocks, SPAN);
-  a->row_bytes = mul_const(k, add_const(k, mul_const(k, a->spans, SPAN), ROW_PADDING), I32);
+  a->row_bytes = mul_const(k, add_const(k, mul_const(k, a->spans, SPAN), ROW_PADDING), WORD);
   score(k, a);
   cta_sync(k);
   select(k, a);
@@ -384,5 +411,5 @@ void kernel_route(struct ir *k, const struct plan_route *plan) {
   } else {
     route_rows(k, &a);
   }
-  kernel_end(k, plan->kernel.entry, plan->kernel.threads);
+  kernel_end(k, plan->kernel.entry, plan->kernel.threads, CTAS_PER_SM);
 }

@@ -263,10 +263,11 @@ static val blocks_of(struct ir *k, const struct statistics *a, val n) {
   return udiv(k, add_const(k, n, a->plan->block - 1), i32(k, a->plan->block));
 }
 
-/* T x / G in 64 bits: T and G are 32 bits each. */
+/* T x / G without 64-bit division: (T / G) x + (T mod G) x / G, for x <= G < 2^16. */
 static val share(struct ir *k, val x) {
-  val total = mul(k, widen(k, ARG(total_heads)), widen(k, ARG(blocks)));
-  return narrow(k, udiv(k, mul(k, total, widen(k, x)), widen(k, cta_count(k))));
+  val total = mul(k, ARG(total_heads), ARG(blocks)), ctas = cta_count(k);
+  val each = udiv(k, total, ctas), rest = sub(k, total, mul(k, each, ctas));
+  return add(k, mul(k, each, x), udiv(k, mul(k, rest, x), ctas));
 }
 
 static struct statistics statistics_open(struct ir *k, const struct plan_statistics *plan) {
@@ -291,6 +292,11 @@ void kernel_statistics(struct ir *k, const struct plan_statistics *plan) {
     ONE_THREAD (k) {
       ring_init(k, &a.ring, CONSUMER_WARPS);
       mbarrier_init_done(k);
+      tma_prefetch(k, ARG(q));
+      tma_prefetch(k, ARG(k));
+      if (wants(&a, V)) {
+        tma_prefetch(k, ARG(v));
+      }
     }
   }
   ones_fill(k, plan->ones_offset);
@@ -309,5 +315,5 @@ void kernel_statistics(struct ir *k, const struct plan_statistics *plan) {
     registers_grow(k, plan->consumer_registers);
     consume(k, &a);
   }
-  kernel_end(k, plan->kernel.entry, plan->kernel.threads);
+  kernel_end(k, plan->kernel.entry, plan->kernel.threads, 1);
 }

@@ -1,4 +1,4 @@
-/* Warp-level products of rows in global memory; see the drawing in mma.h. */
+/* Warp-level products of rows in memory; see the drawing in mma.h. */
 #include "compiler/sm90/mma.h"
 
 #include <assert.h>
@@ -28,18 +28,6 @@ struct mma_row mma_row_load(struct ir *k, val row, int head_dim, const struct la
     }
   }
   return x;
-}
-
-struct mma_row mma_row_blend(struct ir *k, const struct mma_row *x, val wx, const struct mma_row *y,
-                             val wy) {
-  assert(x->head_dim == y->head_dim);
-  struct mma_row z = {.head_dim = x->head_dim};
-  for (int i = 0; i < words(x); i++) {
-    val lo = fused(k, bf16_lo(k, x->word[i]), wx, mul(k, bf16_lo(k, y->word[i]), wy));
-    val hi = fused(k, bf16_hi(k, x->word[i]), wx, mul(k, bf16_hi(k, y->word[i]), wy));
-    z.word[i] = pack_bf16(k, lo, hi);
-  }
-  return z;
 }
 
 /* c += a b of one k step; words |w| and |w| + 1 of the rows are its low and high half of k. */

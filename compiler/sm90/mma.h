@@ -1,4 +1,4 @@
-/* mma.h: scores of one warp, 16 rows x 8 columns, A and B rows read straight from global memory
+/* mma.h: scores of one warp, 16 rows x 8 columns, A and B rows read straight from memory
    (mma.m16n8k16, bf16 in, f32 out).
 
    A row of D bf16 is cut in chunks of 32; in each, lane t of a quad reads the 16 bytes of elements
@@ -30,11 +30,11 @@ struct mma_rows { /* an A operand: the lane's two rows */
 
 val mma_lane_row(struct ir *k, const struct lanes *lanes); /* t / 4 */
 
-/* |row|: global pointer to this lane's row, 16-byte aligned. */
+/* |row|: pointer to this lane's row, 16-byte aligned. Rows in shared memory lie MMA_ROW_PADDING
+   apart: then the two rows that are read together meet no common bank. */
+enum { MMA_ROW_PADDING = 64 };
 struct mma_row mma_row_load(struct ir *k, val row, int head_dim, const struct lanes *lanes);
-/* x wx + y wy, f32 with one rounding to bf16 at the end. */
-struct mma_row mma_row_blend(struct ir *k, const struct mma_row *x, val wx, const struct mma_row *y,
-                             val wy);
+
 struct mma_scores {
   val s[FRAG_ROWS][2];
 };

@@ -7,6 +7,10 @@ static int panels(const struct tile *tile) {
   return tile->columns / PANEL_COLUMNS;
 }
 
+void tma_prefetch(struct ir *k, val map) {
+  ir_asm(k, "prefetch.tensormap [$0];", "l,~{memory}", NO_TYPE, 0, NULL, 1, &map);
+}
+
 void tma_load_rows(struct ir *k, const struct tile *tile, int tile_row, val map, struct place4 from,
                    val full) {
   assert(tile_row % BOX_ROWS == 0 && tile_row + BOX_ROWS <= tile->rows);

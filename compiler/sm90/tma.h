@@ -10,6 +10,8 @@ struct place4 { /* where a box lies: first row, head, batch */
   val row, head, batch;
 };
 
+/* Brings a tensor map into the copy engine's cache; before the launch_handover, by one thread. */
+void tma_prefetch(struct ir *k, val map);
 /* Loads rows [row, row + 64) of all columns of |tile| into the tile's rows [tile_row, tile_row +
    64); completes tile->columns / 64 * BOX_BYTES bytes on |full|. */
 void tma_load_rows(struct ir *k, const struct tile *tile, int tile_row, val map, struct place4 from,

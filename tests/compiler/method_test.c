@@ -17,7 +17,7 @@ static struct text asked; /* entries in order */
 
 static void note(struct ir *k, const struct plan_kernel *kernel) {
   kernel_begin(k, 0, NULL);
-  kernel_end(k, kernel->entry, kernel->threads);
+  kernel_end(k, kernel->entry, kernel->threads, 1);
   text_printf(&asked, "%s ", kernel->entry);
 }
 
