@@ -45,14 +45,27 @@ bool dsl_print_tokens(struct arena *arena, const char *path, struct diag *diag, 
   return parse_print_tokens(&parse, out);
 }
 
-bool dsl_print_ast(struct arena *arena, const char *path, struct diag *diag, struct text *out) {
+static bool parse_path(struct parse *parse, struct arena *arena, const char *path,
+                       struct diag *diag) {
   const struct source *source = open_source(arena, path, diag);
   if (!source)
     return false;
+  parse_init(parse, arena, source, diag);
+  return parse_file(parse);
+}
+
+bool dsl_print_ast(struct arena *arena, const char *path, struct diag *diag, struct text *out) {
   struct parse parse;
-  parse_init(&parse, arena, source, diag);
-  if (!parse_file(&parse))
+  if (!parse_path(&parse, arena, path, diag))
     return false;
   ast_print(parse.spec, out);
+  return true;
+}
+
+bool dsl_format(struct arena *arena, const char *path, struct diag *diag, struct text *out) {
+  struct parse parse;
+  if (!parse_path(&parse, arena, path, diag))
+    return false;
+  format_print(arena, &parse, out);
   return true;
 }

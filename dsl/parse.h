@@ -43,4 +43,7 @@ bool parse_value(struct parse *parse);
 /* One token a line: place, kind, text. */
 bool parse_print_tokens(struct parse *parse, struct text *out);
 
+/* The layout of `pisac fmt` of what |parse| read without errors. */
+void format_print(struct arena *arena, const struct parse *parse, struct text *out);
+
 #endif
