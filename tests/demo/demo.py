@@ -49,11 +49,12 @@ class Tools:
         self.bin, self.out = pathlib.Path(build) / "bin", pathlib.Path(out)
         self.out.mkdir(parents=True, exist_ok=True)
 
-    def call(self, tool, *args):
-        """stdout of a call; a failed one ends the demo with its own words and exit code."""
-        done = subprocess.run([self.bin / tool, *map(str, args)], stdout=subprocess.PIPE, text=True)
+    def call(self, tool, *args, quiet=False):
+        """stdout of a call; a failed one ends the demo with its own words and exit code. |quiet|: without its notes."""
+        words = [str(self.bin / tool), *map(str, args)]
+        done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE if quiet else None, text=True)
         if done.returncode:
-            print(f"demo: `{tool} {' '.join(map(str, args))}` failed", file=sys.stderr)
+            print(done.stderr or "", f"demo: `{' '.join(words)}` failed", sep="", file=sys.stderr)
             sys.exit(done.returncode)
         return done.stdout
 
@@ -68,11 +69,11 @@ def options():
     p.add_argument("--build", default=ROOT / "build", help="build folder with bin/pisac and bin/pisa")
     p.add_argument("--out", help="where packs, arrays and index.html go; else BUILD/demo")
     p.add_argument("--device", help="cpu or cuda:N; else cuda:0 where there is a GPU, cpu elsewhere")
-    p.add_argument("--heads", type=int, help="of 24; else 24 on a GPU, 3 on a CPU")
+    p.add_argument("--heads", type=int, help="of 24; else 24 on a GPU, 2 on a CPU")
     o = p.parse_args()
     o.out = o.out or pathlib.Path(o.build) / "demo"
     o.device = o.device or ("cuda:0" if os.path.exists("/dev/nvidiactl") else "cpu")
-    o.heads = o.heads or (3 if o.device == "cpu" else tokens.HEADS)
+    o.heads = o.heads or (2 if o.device == "cpu" else tokens.HEADS)
     return o
 
 
@@ -84,15 +85,17 @@ def main():
     o = options()
     tools = Tools(o.build, o.out)
     say(f"compiling specs/{MAIN}.pisa")
-    packs = {spec: tools.build(spec) for spec in TAILS}
-    plan = tools.call("pisac", "explain", ROOT / f"specs/{MAIN}.pisa", "--tokens", N)
+    packs = {MAIN: tools.build(MAIN)}
+    plan = tools.call("pisac", "explain", ROOT / f"specs/{MAIN}.pisa", "--tokens", N, quiet=True)
     print(plan)
+    say("compiling the specs to compare it with")
+    packs |= {spec: tools.build(spec) for spec in TAILS if spec != MAIN}
     say(f"making {N} tokens of {PHOTO.name} for {o.heads} heads")
     photo = PHOTO.read_bytes()
     q, k, v = tokens.make(png.read(photo), o.heads)
     for name, x in zip("qkv", (q, k, v)):
         np.save(tools.out / f"{name}.npy", tokens.to_bf16(x)[None])
-    results = [attend(tools, spec, pack, o.device) for spec, pack in packs.items()]
+    results = [attend(tools, spec, packs[spec], o.device) for spec in TAILS]
     dense = results[-1]["o"]
     for r in results:
         r["error"] = relative(r["o"], dense)
