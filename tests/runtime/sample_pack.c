@@ -1,0 +1,126 @@
+/* sample_pack.c: in go lines of a manifest, out comes a signed pack. The code in it is text that
+   the fake driver accepts: it only looks whether an image begins like PTX. */
+#include "tests/runtime/sample_pack.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/sha256.h"
+
+static const char ptx[] = ".version 8.6\n.target sm_90a\n";
+static const char cubin[] = "\177ELF of the sample pack";
+
+struct buffer {
+  char *bytes;
+  size_t size, room;
+};
+
+static void append(struct buffer *b, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  int n = vsnprintf(b->bytes + b->size, b->room - b->size, format, args);
+  va_end(args);
+  if (n < 0 || (size_t)n >= b->room - b->size) {
+    fprintf(stderr, "the sample manifest is too long\n");
+    exit(1);
+  }
+  b->size += (size_t)n;
+}
+
+static const char *or_default(const char *text, const char *fallback) {
+  return text ? text : fallback;
+}
+
+static void append_code(struct buffer *b, const struct sample_spec *spec) {
+  char hex[PISA_SHA256_HEX + 1];
+  pisa_sha256_hex(ptx, sizeof ptx - 1, hex);
+  append(b, "part ptx 0 0 %zu %s\n", sizeof ptx - 1, hex);
+  pisa_sha256_hex(cubin, sizeof cubin - 1, hex);
+  if (!spec->no_cubin)
+    append(b, "part cubin 0 %zu %zu %s\n", sizeof ptx - 1, sizeof cubin - 1, hex);
+  if (!spec->dense)
+    append(b,
+           "kernel statistics entry=pisa_statistics threads=384 smem=197888 registers=168 spill=0\n"
+           "kernel route entry=pisa_route threads=512 smem=dynamic registers=64 spill=0\n");
+  append(
+      b,
+      "kernel attend entry=pisa_attend threads=384 smem=196704 registers=168 spill=24\n"
+      "kernel attend_edge entry=pisa_attend_edge threads=384 smem=196704 registers=168 spill=24\n");
+}
+
+static void append_manifest(struct buffer *b, const struct sample_spec *spec) {
+  const char *route = spec->dense
+                          ? "none"
+                          : or_default(spec->route, "top_k score=mean term=log_covariance "
+                                                    "budget=density density=125/1000 keep=0");
+  const char *attend =
+      spec->dense ? "all=exact" : or_default(spec->attend, "selected=exact rest=taylor_hybrid");
+  append(b, "name sample\ncompiler pisac 0.1.0, by hand\ntarget %s\nptx_version 86\n",
+         or_default(spec->target, "sm_90a"));
+  append(b, "spec_sha256 %064d\nmethod piecewise\n", 0);
+  append(b, "shape %s\n",
+         or_default(spec->shape, "heads=4 kv_heads=4 head_dim=128 type=bf16 mask=none"));
+  append(b, "blocks %s\nroute %s\n%sattend %s\nvalidated no\n",
+         or_default(spec->blocks, "query=128 key=64"), route, or_default(spec->always, ""), attend);
+  append(b, "variants %d\nvariant 0%s\n", spec->dense ? 1 : 2, spec->dense ? "" : " density=0.125");
+  append_code(b, spec);
+  if (!spec->dense) {
+    append(b, "variant 1 density=0.25\nroute top_k score=mean term=log_covariance budget=density "
+              "density=25/100 keep=0\n");
+    append_code(b, spec);
+  }
+  append(b, "end\n");
+}
+
+void sample_make(const struct sample_spec *spec, struct sample *out) {
+  char text[8192], parts[256];
+  struct buffer manifest = {text, 0, sizeof text};
+  append_manifest(&manifest, spec);
+  size_t parts_size = sizeof ptx - 1;
+  memcpy(parts, ptx, parts_size);
+  if (!spec->no_cubin) {
+    memcpy(parts + parts_size, cubin, sizeof cubin - 1);
+    parts_size += sizeof cubin - 1;
+  }
+  sample_sign(manifest.bytes, manifest.size, parts, parts_size, out);
+}
+
+void sample_sign(const char *manifest, size_t manifest_size, const char *parts, size_t parts_size,
+                 struct sample *out) {
+  char header[128], hex[PISA_SHA256_HEX + 1];
+  pisa_sha256_hex(manifest, manifest_size, hex);
+  int n = snprintf(header, sizeof header, "PISA-PACK 1 %zu %s\n", manifest_size, hex);
+  out->manifest_at = (size_t)n;
+  out->manifest_size = manifest_size;
+  out->size = out->manifest_at + manifest_size + parts_size;
+  out->bytes = malloc(out->size);
+  if (!out->bytes)
+    exit(1);
+  memcpy(out->bytes, header, out->manifest_at);
+  memcpy(out->bytes + out->manifest_at, manifest, manifest_size);
+  if (parts_size)
+    memcpy(out->bytes + out->manifest_at + manifest_size, parts, parts_size);
+}
+
+void sample_edit(const struct sample *from, const char *before, const char *after,
+                 struct sample *out) {
+  char text[8192], edited[8192];
+  size_t parts_at = from->manifest_at + from->manifest_size;
+  memcpy(text, from->bytes + from->manifest_at, from->manifest_size);
+  text[from->manifest_size] = '\0';
+  char *at = strstr(text, before);
+  if (!at) {
+    fprintf(stderr, "the sample manifest has no '%s'\n", before);
+    exit(1);
+  }
+  int n = snprintf(edited, sizeof edited, "%.*s%s%s", (int)(at - text), text, after,
+                   at + strlen(before));
+  sample_sign(edited, (size_t)n, from->bytes + parts_at, from->size - parts_at, out);
+}
+
+void sample_free(struct sample *sample) {
+  free(sample->bytes);
+  sample->bytes = NULL;
+}
