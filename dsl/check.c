@@ -81,10 +81,14 @@ static void unknown_word(struct checker *c, const struct ast_word *word, enum ho
   const char **names = field_names(c->arena, home);
   const char *near = hint(c->arena, word->text, names);
   diag_error(c->diag, word->span, E_UNKNOWN, word->text, home_names[home],
-             list_text(c->arena, names), near);
-  if (home != HOME_SPEC && field_find(word->text, HOME_SPEC))
+             list_text(c->arena, names), near, home_clauses[home]);
+  const struct field *elsewhere = field_find_anywhere(word->text);
+  if (elsewhere && elsewhere->home == HOME_SPEC)
     diag_also(c->diag, word->span, "'%s' is a clause of the spec: is a '}' missing before it?",
               word->text);
+  else if (elsewhere)
+    diag_also(c->diag, word->span, "'%s' is a word of %s (§%s)", word->text,
+              home_names[elsewhere->home], elsewhere->clause);
 }
 
 static void check_statement(struct checker *c, struct ast_statement *s, enum home home) {
@@ -112,8 +116,10 @@ bool check_only_block(struct checker *c, const struct field *field, const struct
                field->name, field->clause);
     return false;
   }
-  if (s->phrases->next) {
-    diag_error(c->diag, s->phrases->next->span, E_ONE_VALUE, field->name, field->clause);
+  const struct ast_phrase *second = s->phrases->next;
+  if (second) {
+    diag_error(c->diag, second->span, E_EXTRA_WORDS, words_text(c->arena, second->words, NULL),
+               field->name, field->clause);
     return false;
   }
   if (!s->phrases->block) {

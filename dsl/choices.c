@@ -165,6 +165,11 @@ static const struct field *find_settable(const char *name) {
   return field ? field : field_find_choice(name, SORT_VARY);
 }
 
+const char *dsl_value(struct arena *arena, const struct spec *spec, const char *name) {
+  const struct field *field = find_settable(name);
+  return field ? field_canonical(arena, field, spec) : NULL;
+}
+
 static const char *settable_names(struct arena *arena) {
   return arena_printf(arena, "%s, %s", list_text(arena, field_choice_names(arena, SORT_TUNE)),
                       list_text(arena, field_choice_names(arena, SORT_VARY)));

@@ -32,6 +32,10 @@ struct spec *dsl_parse(struct arena *arena, const char *name, const char *text, 
 bool dsl_apply(struct arena *arena, const struct spec *base, const char *name, const char *value,
                struct span where, struct spec **out, struct diag *diag);
 
+/* The value of the tune or vary word |name| in |spec|, in canonical spelling ("0.1",
+   "taylor_hybrid"); NULL for a word that cannot be chosen. */
+const char *dsl_value(struct arena *arena, const struct spec *spec, const char *name);
+
 /* `pisac emit --stage tokens|ast`: false when the file has lexical (syntax) errors. */
 bool dsl_print_tokens(struct arena *arena, const char *path, struct diag *diag, struct text *out);
 bool dsl_print_ast(struct arena *arena, const char *path, struct diag *diag, struct text *out);

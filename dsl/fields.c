@@ -10,6 +10,8 @@
 const char *const home_names[] = {"a spec", "shape",   "blocks", "pyramid", "route",
                                   "attend", "prefill", "pages",  "schedule"};
 
+const char *const home_clauses[] = {"2.3", "3", "4.1", "4.2", "5", "6", "8.2", "8.3", "9.1"};
+
 static const int head_dims[] = {64, 96, 128, 256, 0};
 static const int block_sizes[] = {64, 128, 0};
 static const int leaf_sizes[] = {16, 32, 64, 128, 0}; /* of a page too */
@@ -101,6 +103,13 @@ _Static_assert(sizeof fields / sizeof *fields == N_FIELDS, "N_FIELDS counts the 
 const struct field *field_find(const char *name, enum home home) {
   for (const struct field *f = fields; f < fields + N_FIELDS; f++)
     if (f->home == home && strcmp(f->name, name) == 0)
+      return f;
+  return NULL;
+}
+
+const struct field *field_find_anywhere(const char *name) {
+  for (const struct field *f = fields; f < fields + N_FIELDS; f++)
+    if (strcmp(f->name, name) == 0)
       return f;
   return NULL;
 }

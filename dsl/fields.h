@@ -71,11 +71,13 @@ struct field {
 extern const struct field fields[];
 enum { N_FIELDS = 38 };
 
-extern const char *const home_names[];
+extern const char *const home_names[], *const home_clauses[]; /* by enum home */
 extern const struct option route_options[], score_options[], term_options[], below_options[];
 
 /* The row of |name| in |home|, or NULL. */
 const struct field *field_find(const char *name, enum home home);
+/* The first row of that name, wherever it stands, or NULL. */
+const struct field *field_find_anywhere(const char *name);
 /* The row that tune (SORT_TUNE) or vary (SORT_VARY) mean by |name|; NULL when there is none of that
  * sort. */
 const struct field *field_find_choice(const char *name, enum field_sort sort);

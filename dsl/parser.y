@@ -136,7 +136,7 @@ static void print_found(const struct parse *p, struct span span, struct text *ou
     text_printf(out, "'%.*s'", (int)(span.end - span.begin), text);
 }
 
-enum { MAX_EXPECTED = 8 };
+enum { MAX_EXPECTED = 10 };
 
 /* "a word, ',' or '}'" */
 static void print_expected(const yypcontext_t *context, struct text *out) {
