@@ -1,6 +1,6 @@
 /* tile.h: the two inner loops of the fast executor, on float tiles.
 
-   Written with the compiler's vector types; on x86-64 with glibc the AVX2 + FMA clone is picked
+   Written with the compiler's vector types; on x86-64 with glibc the AVX + FMA clone is picked
    when the program starts, everywhere else the portable one runs. No alignment is required. */
 #ifndef PISA_CPU_TILE_H
 #define PISA_CPU_TILE_H
