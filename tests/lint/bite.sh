@@ -35,6 +35,7 @@ bites size dsl/a.c "$(yes 'int x;' | head -451)"
 bites columns dsl/a.c "// $wide"
 bites paths dsl/a.c '// see /home/someone/notes'
 bites leftovers dsl/a.c '// TODO: the rest'
+bites links dsl/a.md 'see [the notes](notes.md)'
 clean
 rm "$tree/dsl/README.md"
 echo 'int x;' >"$tree/dsl/a.c"

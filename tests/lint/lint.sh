@@ -85,10 +85,18 @@ readmes() {
   done | fail_on_output 'a folder without README.md:'
 }
 
+links() {
+  files '\.md$' | while IFS= read -r page; do
+    grep -oE '\]\([^)#:]+' "$page" | sed 's/^](//' | while IFS= read -r target; do
+      [ -e "$(dirname "$page")/$target" ] || echo "$page: $target"
+    done || true
+  done | fail_on_output 'a link of a page leads nowhere:'
+}
+
 case ${1-} in
-includes | size | columns | format | paths | leftovers | readmes) "$1" ;;
+includes | size | columns | format | paths | leftovers | readmes | links) "$1" ;;
 *)
-  echo "usage: lint.sh includes|size|columns|format|paths|leftovers|readmes" >&2
+  echo "usage: lint.sh includes|size|columns|format|paths|leftovers|readmes|links" >&2
   exit 2
   ;;
 esac
