@@ -262,7 +262,8 @@ static struct choice choose_keys(struct ir *k, const struct route *a, val row) {
     val above = count_from(k, a, row, add_const(k, get(k, threshold), 1));
     set(k, ties, sub(k, ARG(keep), above));
   }
-  return (struct choice){get(k, threshold), get(k, ties)};
+  /* Where every block is taken the threshold may still be 0, but an absent key never counts. */
+  return (struct choice){umax(k, get(k, threshold), i32(k, KEY_ABSENT + 1)), get(k, ties)};
 }
 
 struct outputs {
