@@ -12,6 +12,7 @@ enum kind { KIND_MAP, KIND_PTR, KIND_I32, KIND_F32 };
 
 struct CUfunc_st {
   char entry[64];
+  int smem_bytes; /* dynamic shared memory a launch may ask for */
 };
 struct setting { /* attribute |key| of |name| */
   char name[64];
@@ -22,6 +23,7 @@ static struct setting counts[MAX_NAMES], failures[MAX_NAMES], attributes[MAX_SET
 static int n_counts, n_failures, n_attributes;
 static struct fake_launch launches[FAKE_MAX_LAUNCHES];
 static int n_launches;
+static bool is_ready;
 static CUcontext current;
 static int object; /* what every handle points to */
 static struct CUfunc_st functions[MAX_NAMES];
@@ -80,6 +82,7 @@ static void set_registers(const char *entry, int value) {
 }
 
 static void reset(void) {
+  is_ready = true;
   n_counts = n_failures = n_attributes = n_launches = 0;
   current = (CUcontext)(void *)&object;
   set_device(CU_DEVICE_MULTIPROCESSOR_COUNT, 132);
@@ -92,11 +95,9 @@ static void reset(void) {
 
 /* Counts the call; the result it must fail with, or success. The first call sets the state up. */
 static CUresult enter(const char *symbol) {
-  static bool ready;
-  if (!ready) {
+  if (!is_ready) {
     reset();
     current = NULL;
-    ready = true;
   }
   put(counts, &n_counts, MAX_NAMES, symbol, 0)->value++;
   const struct setting *failure = find(failures, n_failures, symbol, 0);
@@ -245,6 +246,7 @@ CUresult cuModuleGetFunction(CUfunction *out, CUmodule module, const char *name)
     return CUDA_ERROR_NOT_FOUND;
   struct CUfunc_st *function = &functions[n_functions++ % MAX_NAMES];
   snprintf(function->entry, sizeof function->entry, "%s", name);
+  function->smem_bytes = 48 * 1024;
   *out = function;
   return CUDA_SUCCESS;
 }
@@ -263,7 +265,7 @@ CUresult cuFuncSetAttribute(CUfunction function, int attribute, int value) {
   ENTER("cuFuncSetAttribute");
   if (attribute != CU_FUNC_MAX_DYNAMIC_SHARED_SIZE_BYTES || value < 0 || value > 227 * 1024)
     return CUDA_ERROR_INVALID_VALUE;
-  set_function(function->entry, attribute, value);
+  function->smem_bytes = value;
   return CUDA_SUCCESS;
 }
 
@@ -344,10 +346,8 @@ static void record_parameter(struct fake_launch *launch, int i, enum kind kind, 
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **parameters,
                           void **extra) {
   ENTER("cuLaunchKernelEx");
-  const struct setting *room =
-      find(attributes, n_attributes, function->entry, CU_FUNC_MAX_DYNAMIC_SHARED_SIZE_BYTES);
   if (extra || n_launches == FAKE_MAX_LAUNCHES || !config->grid[0] || config->grid[0] > INT32_MAX ||
-      config->shared_bytes > (uint32_t)(room ? room->value : 48 * 1024))
+      config->shared_bytes > (uint32_t)function->smem_bytes)
     return CUDA_ERROR_INVALID_VALUE;
   struct fake_launch *launch = &launches[n_launches++];
   memset(launch, 0, sizeof *launch);
