@@ -16,6 +16,7 @@
 enum { LANES = 8, ROWS = 4, COLUMNS = 2 * LANES };
 typedef float vec __attribute__((vector_size(LANES * sizeof(float))));
 typedef int32_t ivec __attribute__((vector_size(LANES * sizeof(int32_t))));
+typedef uint32_t uvec __attribute__((vector_size(LANES * sizeof(uint32_t))));
 
 #define LOAD(v, p) memcpy(&(v), (p), sizeof(vec))
 #define STORE(p, v) memcpy((p), &(v), sizeof(vec))
@@ -63,7 +64,7 @@ CLONED void tile_multiply(int64_t rows, int64_t columns, int64_t depth, const fl
     y = y * r + 2.40226507e-1f;                                                                    \
     y = y * r + 6.93147181e-1f;                                                                    \
     y = y * r + 1.0f;                                                                              \
-    vec power = (vec)(((ivec)t << 23) + 0x3f800000);                                               \
+    vec power = (vec)(((uvec)t << 23) + 0x3f800000);                                               \
     ivec tiny = (x) < -126.0f;                                                                     \
     (x) = (vec)(~tiny & (ivec)(y * power));                                                        \
   } while (0)

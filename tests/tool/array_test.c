@@ -243,14 +243,14 @@ static void damage(const char *name, const char *copy, const char *copy_path) {
     spill(copy, bytes, length);
     CHECK(array_read(copy_path, &a, &error) == PISA_CORRUPT && error.message[0]);
   }
-  for (size_t i = 0; i < n; i++)
-    for (unsigned bit = 0; bit < 8; bit++) {
-      bytes[i] = (char)(bytes[i] ^ (1 << bit));
-      spill(copy, bytes, n);
-      if (array_read(copy_path, &a, &error) == PISA_OK)
-        array_free(&a);
-      bytes[i] = (char)(bytes[i] ^ (1 << bit));
-    }
+  for (size_t i = 0; i < n; i++) {
+    char keep = bytes[i];
+    bytes[i] = (char)(bytes[i] ^ (1 << i % 8));
+    spill(copy, bytes, n);
+    if (array_read(copy_path, &a, &error) == PISA_OK)
+      array_free(&a);
+    bytes[i] = keep;
+  }
 }
 
 int main(int argc, char **argv) {

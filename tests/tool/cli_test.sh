@@ -1,8 +1,8 @@
 #!/bin/sh
 # cli_test.sh: `pisa run` and `pisa info` as a user types them, on the CPU.
-# usage: cli_test.sh BIN_FOLDER, in an empty folder of its own.
+# usage: cli_test.sh PISA TEST_PROGRAMS_FOLDER, in an empty folder of its own.
 set -eu
-pisa=$1/pisa make_pack=$1/make_pack array=$1/array_tool
+pisa=$1 make_pack=$2/make_pack array=$2/array_tool
 PISA_LIBCUDA=/nonexistent/libcuda.so
 export PISA_LIBCUDA
 
