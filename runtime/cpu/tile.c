@@ -7,7 +7,8 @@
 #include <string.h>
 
 /* "fma" brings AVX with it; naming an architecture would choose by the processor's model. */
-#if defined(__x86_64__) && defined(__GLIBC__) && !defined(__clang__)
+#if defined(__x86_64__) && defined(__GLIBC__) && !defined(__clang__) &&                            \
+    !defined(__SANITIZE_THREAD__)
 #define CLONED __attribute__((target_clones("fma", "default")))
 #else
 #define CLONED
