@@ -10,10 +10,8 @@ static const struct {
 } commands[] = {
     {"info", "what a pack holds: method, variants, kernels, validation", tool_info},
     {"run", "attention of arrays in .npy or .safetensors files", tool_run},
-#ifndef PISA_TOOL_WITHOUT_GPU
     {"verify", "compare every kernel of a pack with the reference, on this GPU", tool_verify},
     {"bench", "time a pack on this GPU", tool_bench},
-#endif
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 

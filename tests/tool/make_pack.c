@@ -6,20 +6,23 @@
 #include "runtime/sha256.h"
 
 static const struct {
+  int kv_heads; /* of 4 heads */
   const char *name, *route, *attend, *choices, *second;
 } methods[] = {
-    {"hybrid",
+    {2, "hybrid",
      "route top_k score=mean term=log_covariance budget=density density=25/100 keep=0\nalways "
      "last=1\n",
      "attend selected=exact rest=taylor_hybrid\n", " density=0.25",
      "variant 1 density=0.5\n"
      "route top_k score=mean term=log_covariance budget=density density=5/10 keep=0\n"},
-    {"drop", "route top_k score=mean term=none budget=keep density=0/1 keep=2\n",
+    {2, "drop", "route top_k score=mean term=none budget=keep density=0/1 keep=2\n",
      "attend selected=exact rest=drop\n", "", NULL},
-    {"dense", "route none\n", "attend all=exact\n", "", NULL},
+    {4, "device", "route top_k score=mean term=none budget=keep density=0/1 keep=2\n",
+     "attend selected=exact rest=taylor_0\n", "", NULL},
+    {2, "dense", "route none\n", "attend all=exact\n", "", NULL},
 };
 
-static const char code[] = "// no code\n";
+static const char code[] = ".version 8.6\n.target sm_90a\n"; /* and no kernel */
 
 /* The lines of a variant that name its code. */
 static int print_code(char *out, size_t capacity, int dense) {
@@ -57,14 +60,14 @@ int main(int argc, char **argv) {
     snprintf(
         text, sizeof text,
         "name %s\ncompiler pisac 0.1.0, made by a test, no ptxas\ntarget sm_90a\nptx_version 86\n"
-        "spec_sha256 %064d\nmethod piecewise\nshape heads=4 kv_heads=2 head_dim=64 type=bf16 "
+        "spec_sha256 %064d\nmethod piecewise\nshape heads=4 kv_heads=%d head_dim=64 type=bf16 "
         "mask=none\n"
         "blocks query=128 key=64\n%s%svalidated no\nvariants %d\nvariant 0%s\n%s%s%send\n",
-        methods[m].name, 0, methods[m].route, methods[m].attend, methods[m].second ? 2 : 1,
-        methods[m].choices, lines, methods[m].second ? methods[m].second : "",
-        methods[m].second ? lines : "");
+        methods[m].name, 0, methods[m].kv_heads, methods[m].route, methods[m].attend,
+        methods[m].second ? 2 : 1, methods[m].choices, lines,
+        methods[m].second ? methods[m].second : "", methods[m].second ? lines : "");
     return write_pack(argv[2], text);
   }
-  fprintf(stderr, "usage: make_pack hybrid|drop|dense FILE\n");
+  fprintf(stderr, "usage: make_pack hybrid|drop|device|dense FILE\n");
   return 2;
 }
