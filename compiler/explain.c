@@ -62,14 +62,16 @@ static void print_route(const struct spec *spec, struct text *out) {
 static void print_forced(const struct spec *spec, struct text *out) {
   struct always_tokens ranges[PLAN_MAX_ALWAYS];
   int n = spec->attend.all_exact ? 0 : plan_always(spec, ranges);
-  for (int i = 0; i < n; i++)
+  for (int i = 0; i < n; i++) {
+    const char *side = ranges[i].kind == ALWAYS_TOKENS_FIRST ? "first" : "last";
     if (ranges[i].kind == ALWAYS_RANGE)
       text_printf(out, "  always    tokens %lld..%lld\n", (long long)ranges[i].begin,
                   (long long)ranges[i].end);
+    else if (ranges[i].end == 1)
+      text_printf(out, "  always    the %s block\n", side);
     else
-      text_printf(out, "  always    the %s %lld tokens\n",
-                  ranges[i].kind == ALWAYS_TOKENS_FIRST ? "first" : "last",
-                  (long long)ranges[i].end);
+      text_printf(out, "  always    the %s %lld tokens\n", side, (long long)ranges[i].end);
+  }
 }
 
 static void print_attend(const struct spec *spec, struct text *out) {

@@ -56,9 +56,11 @@ static void always(struct limits *l, const struct spec *spec) {
 }
 
 static void route(struct limits *l, const struct spec *spec) {
-  if (spec->route.kind == ROUTE_FLAT || spec->route.kind == ROUTE_PYRAMID)
+  if (spec->route.kind != ROUTE_TOP_K) { /* its words mean something else there */
     limit(l, spec->route.span, spec->route.kind == ROUTE_FLAT ? "route flat" : "route pyramid",
           "kernels exist for route top_k");
+    return;
+  }
   if (spec->route.score != SCORE_MEAN)
     limit(l, spec->route.score_span,
           spec->route.score == SCORE_LSE ? "score lse" : "score half_variance",
@@ -79,14 +81,14 @@ static void attend(struct limits *l, const struct spec *spec) {
     limit(l, spec->attend.rest_span, "rest taylor 1",
           "kernels exist for drop, taylor 0 and taylor hybrid");
   if (spec->attend.mass_second_order)
-    limit(l, spec->attend.mass_span, "mass second_order", "kernels exist without it");
+    limit(l, spec->attend.mass_span, "mass second_order", "kernels exist for mass to first order");
 }
 
 static void others(struct limits *l, const struct spec *spec) {
   if (spec->pyramid.present)
     limit(l, spec->pyramid.span, "pyramid", "kernels exist for route top_k over blocks");
   if (spec->below.kind != BELOW_NEVER)
-    limit(l, spec->below.span, "below", "a second path for short inputs is not there yet");
+    limit(l, spec->below.span, "below", "kernels exist for one path at every length");
   if (spec->pages.present)
     limit(l, spec->pages.span, "pages", "kernels read keys and values in one piece");
   if (spec->phases.present && spec->phases.decode)

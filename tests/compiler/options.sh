@@ -1,0 +1,42 @@
+#!/bin/sh
+# options.sh PISAC: command lines that make no sense, and what pisac answers: status 1 and a sentence.
+set -u
+pisac=$1
+status=0
+refuses() { # refuses SENTENCE ARGS...
+  sentence=$1
+  shift
+  said=$("$pisac" "$@" 2>&1 >/dev/null)
+  code=$?
+  case $said in
+  *"$sentence"*) [ "$code" = 1 ] && return ;;
+  esac
+  echo "pisac $*: status $code, said: $said"
+  echo "  expected: $sentence"
+  status=1
+}
+spec=specs/hybrid.pisa
+
+refuses "no command"
+refuses "unknown command 'biuld'; did you mean 'build'?" biuld $spec
+refuses "unknown command 'xyzzy'" xyzzy
+refuses "unknown option '--versoin'; did you mean '--version'?" --versoin
+refuses "unknown option '--tokns'; did you mean '--tokens'?" explain --tokns 5 $spec
+refuses "unknown option '--json'" build --json $spec
+refuses "unknown stage 'ptxx'; did you mean 'ptx'?" emit --stage ptxx $spec
+refuses "emit takes --stage STAGE" emit $spec
+refuses "--stage takes STAGE" emit $spec --stage
+refuses "build takes a spec file" build
+refuses "one spec at a time" build $spec $spec
+refuses "--set takes NAME=VALUE, found 'density'" build $spec --set density
+refuses "--tokens takes a whole number" explain $spec --tokens many
+refuses "--tokens takes a whole number" explain $spec --tokens 0
+refuses "--json takes no value" check $spec --json=yes
+refuses "cannot change 'densty'" build $spec --set densty=0.5
+
+"$pisac" build no_such.pisa 2>/dev/null
+[ $? = 2 ] || { echo "a missing file is not status 2"; status=1; }
+"$pisac" build $spec --no-ptxas -o no_such_folder/x.pack 2>/dev/null
+[ $? = 2 ] || { echo "an output that cannot be written is not status 2"; status=1; }
+"$pisac" --version | grep -q 'sm_90a' || { echo "--version names no chip"; status=1; }
+exit $status
