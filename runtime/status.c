@@ -50,6 +50,16 @@ pisa_status pisa_fail(pisa_error *error, pisa_status status, const char *format,
   return status;
 }
 
+/* Appends what fits of |text|. */
+static void append(pisa_error *error, const char *text) {
+  size_t used = strlen(error->message), room = sizeof error->message - 1 - used;
+  size_t length = strlen(text);
+  if (length > room)
+    length = room;
+  memcpy(error->message + used, text, length);
+  error->message[used + length] = '\0';
+}
+
 pisa_status pisa_add_context(pisa_error *error, pisa_status status, const char *format, ...) {
   if (!error)
     return status;
@@ -57,10 +67,10 @@ pisa_status pisa_add_context(pisa_error *error, pisa_status status, const char *
   memcpy(cause, error->message, sizeof cause);
   va_list args;
   va_start(args, format);
-  int used = vsnprintf(error->message, sizeof error->message, format, args);
+  vsnprintf(error->message, sizeof error->message, format, args);
   va_end(args);
-  if (used >= 0 && (size_t)used < sizeof error->message)
-    snprintf(error->message + used, sizeof error->message - (size_t)used, ": %s", cause);
+  append(error, ": ");
+  append(error, cause);
   error->status = status;
   return status;
 }

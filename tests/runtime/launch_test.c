@@ -13,6 +13,23 @@
 enum { D = 128, SMS = 132 };
 static const struct fake_cuda *fake;
 
+/* The linker sends the library's allocations through here (--wrap in CMakeLists.txt). */
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t n, size_t size);
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+static int n_allocations;
+
+void *__wrap_malloc(size_t size) {
+  n_allocations++;
+  return __real_malloc(size);
+}
+
+void *__wrap_calloc(size_t n, size_t size) {
+  n_allocations++;
+  return __real_calloc(n, size);
+}
+
 static int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
@@ -55,7 +72,9 @@ static pisa_module *load_module(const struct sample_spec *spec) {
   sample_make(spec, &sample);
   CHECK_OK(pisa_pack_read(sample.bytes, sample.size, &pack, &error), error);
   fake->reset();
+  n_allocations = 0;
   CHECK_OK(pisa_module_load(pack, 0, 0, &module, &error), error);
+  CHECK(n_allocations > 0); /* or the counter counts nothing */
   pisa_pack_close(pack);
   sample_free(&sample);
   return module;
@@ -219,7 +238,9 @@ static void check_shape(const pisa_module *module, const pisa_attention *call, i
   CHECK_OK(pisa_workspace_size(module, call, &bytes, &error), error);
   CHECK_INT((long long)bytes, (long long)w.bytes);
   fake->reset();
+  n_allocations = 0;
   CHECK_OK(pisa_launch(module, call, address(7), bytes, address(9), &error), error);
+  CHECK_INT(n_allocations, 0);
   CHECK_INT(fake->n_launches(), 3);
   CHECK_INT(fake->calls(NULL), fake->calls("cuLaunchKernelEx") +
                                    fake->calls("cuTensorMapEncodeTiled") +

@@ -1,0 +1,38 @@
+/* pack_seeds.c FOLDER: writes packs and bare manifests for pack_fuzz to start from. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/runtime/sample_pack.h"
+
+static void write_file(const char *folder, const char *name, int i, const char *bytes,
+                       size_t size) {
+  char path[512];
+  snprintf(path, sizeof path, "%s/%s%d", folder, name, i);
+  FILE *file = fopen(path, "wb");
+  if (!file || fwrite(bytes, 1, size, file) != size || fclose(file)) {
+    fprintf(stderr, "cannot write %s\n", path);
+    exit(2);
+  }
+}
+
+int main(int argc, char **argv) {
+  static const struct sample_spec specs[] = {
+      {.no_cubin = false},
+      {.dense = true, .no_cubin = true},
+      {.always = "always first=256\nalways last=64\nalways range=100..200\n"},
+      {.route = "top_k score=mean term=none budget=keep density=0/1 keep=8",
+       .attend = "selected=exact rest=drop",
+       .shape = "heads=32 kv_heads=8 head_dim=64 type=fp16 mask=causal"},
+  };
+  if (argc != 2)
+    return 2;
+  for (int i = 0; i < (int)(sizeof specs / sizeof *specs); i++) {
+    struct sample sample;
+    sample_make(&specs[i], &sample);
+    write_file(argv[1], "pack", i, sample.bytes, sample.size);
+    write_file(argv[1], "manifest", i, sample.bytes + sample.manifest_at,
+               sample.size - sample.manifest_at);
+    sample_free(&sample);
+  }
+  return 0;
+}
