@@ -33,8 +33,10 @@ struct ast_statement *ast_statement(struct arena *arena, struct ast_phrase *phra
   return statement;
 }
 
-struct ast_block *ast_block(struct arena *arena) {
-  return ARENA_NEW(arena, struct ast_block);
+struct ast_block *ast_block(struct arena *arena, struct span span) {
+  struct ast_block *block = ARENA_NEW(arena, struct ast_block);
+  block->span = span;
+  return block;
 }
 
 struct ast_spec *ast_spec(struct arena *arena, struct span span, struct ast_word *name,
@@ -63,6 +65,8 @@ struct ast_statement *ast_add_phrase(struct ast_statement *statement, struct ast
 }
 
 struct ast_block *ast_add_statement(struct ast_block *block, struct ast_statement *statement) {
+  if (!statement)
+    return block;
   if (block->last_statement)
     block->last_statement->next = statement;
   else

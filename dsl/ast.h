@@ -58,7 +58,7 @@ struct ast_word *ast_range(struct arena *arena, struct span span, const struct a
                            const struct ast_word *end);
 struct ast_phrase *ast_phrase(struct arena *arena, struct ast_word *word);
 struct ast_statement *ast_statement(struct arena *arena, struct ast_phrase *phrase);
-struct ast_block *ast_block(struct arena *arena);
+struct ast_block *ast_block(struct arena *arena, struct span span);
 struct ast_spec *ast_spec(struct arena *arena, struct span span, struct ast_word *name,
                           struct ast_block *block);
 
@@ -66,6 +66,7 @@ struct ast_spec *ast_spec(struct arena *arena, struct span span, struct ast_word
 struct ast_phrase *ast_add_word(struct ast_phrase *phrase, struct ast_word *word);
 struct ast_phrase *ast_add_block(struct ast_phrase *phrase, struct ast_block *block);
 struct ast_statement *ast_add_phrase(struct ast_statement *statement, struct ast_phrase *phrase);
+/* |statement| NULL: it had a syntax error, nothing is appended */
 struct ast_block *ast_add_statement(struct ast_block *block, struct ast_statement *statement);
 struct ast_block *ast_close_block(struct ast_block *block, struct span braces);
 

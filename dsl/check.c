@@ -47,7 +47,8 @@ const struct ast_word *check_value(struct checker *c, const struct field *field,
     return NULL;
   }
   if (!words) {
-    diag_error(c->diag, phrase->words->span, E_NO_VALUE, field->name, field->clause);
+    diag_error(c->diag, phrase->words->span, E_NO_VALUE, field->name,
+               field_allowed(c->arena, field), field->clause);
     return NULL;
   }
   *span = words_span(words);
@@ -78,6 +79,7 @@ static bool check_budget(struct checker *c, const struct field *field, struct sp
 }
 
 static void unknown_word(struct checker *c, const struct ast_word *word, enum home home) {
+  c->misspelt[home] = true;
   const char **names = field_names(c->arena, home);
   const char *near = hint(c->arena, word->text, names);
   diag_error(c->diag, word->span, E_UNKNOWN, word->text, home_names[home],
@@ -156,9 +158,9 @@ static void check_name(struct checker *c, const struct ast_word *name) {
     diag_error(c->diag, name->span, E_LONG_NAME, strlen(name->text), MAX_NAME);
 }
 
-/* A word that has no default. */
+/* A word that has no default; it may be there, misspelt. */
 static void require(struct checker *c, const char *name, enum home home, struct span span) {
-  if (c->damaged || was_written(c, name, home))
+  if (c->damaged || c->misspelt[home] || was_written(c, name, home))
     return;
   const struct field *field = field_find(name, home);
   diag_error(c->diag, span, E_MISSING, home_names[home], name, field->clause);

@@ -11,11 +11,16 @@ struct arena;
 
 enum { MAX_TOKENS = 1 << 30 }; /* highest token number a spec may name */
 
+#define ALWAYS_ALLOWED                                                                             \
+  "none, first, last, previous, current, diagonal, window N, tokens A..B, tokens first N, "        \
+  "tokens last N"
+
 struct checker {
   struct arena *arena;
   struct diag *diag;
   struct spec *spec;
   struct span seen[N_FIELDS]; /* where each word of the table was written; {0, 0}: it was not */
+  bool misspelt[N_HOMES];     /* an unknown word was found there */
   bool damaged;               /* syntax errors: what is missing may be missing because of them */
   bool broken;                /* the body has errors: relations between its words are not judged */
   bool setting;               /* one value is being changed: every broken rule is its fault ... */

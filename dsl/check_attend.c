@@ -91,7 +91,8 @@ void check_phases(struct checker *c, const struct field *field, struct ast_state
   if (phrase->words->next)
     read_phase(c, phrase, phrase->words->next);
   else
-    diag_error(c->diag, phrase->words->span, E_NO_VALUE, field->name, field->clause);
+    diag_error(c->diag, phrase->words->span, E_NO_VALUE, field->name, field->allowed,
+               field->clause);
   for (phrase = phrase->next; phrase; phrase = phrase->next)
     read_phase(c, phrase, phrase->words);
 }

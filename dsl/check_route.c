@@ -97,9 +97,11 @@ static void read_always(struct checker *c, const struct ast_phrase *phrase,
     read_tokens(c, phrase, word->next);
   else if (strcmp(word->text, "window") == 0)
     read_window(c, phrase, word->next);
+  else if (strcmp(word->text, "none") == 0 && !word->next)
+    diag_error(c->diag, phrase->span, E_ALWAYS_ALONE);
   else if (word->next || !option_find(block_words, word->text, &flag))
     diag_error(c->diag, phrase->span, E_VALUE, "always", words_text(c->arena, word, NULL),
-               list_text(c->arena, always_words), hint(c->arena, word->text, always_words), "5.8");
+               ALWAYS_ALLOWED, hint(c->arena, word->text, always_words), "5.8");
   else if (c->spec->route.always_blocks & (unsigned)flag)
     diag_error(c->diag, phrase->span, E_ALWAYS_TWICE);
   else

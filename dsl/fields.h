@@ -27,7 +27,8 @@ enum home {
   HOME_ATTEND,
   HOME_PREFILL,
   HOME_PAGES,
-  HOME_SCHEDULE
+  HOME_SCHEDULE,
+  N_HOMES
 };
 
 enum field_kind {
@@ -96,6 +97,8 @@ void field_print(const struct field *field, const struct spec *spec, struct text
 const char *field_canonical(struct arena *arena, const struct field *field,
                             const struct spec *spec);
 
+/* "64, 96, 128, 256": what |field| may be, for messages. */
+const char *field_allowed(struct arena *arena, const struct field *field);
 /* The value of the option that |words| spell, in *|out|; false when none does. */
 bool option_find(const struct option *options, const char *words, int *out);
 const char *option_words(const struct option *options, int value);

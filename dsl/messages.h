@@ -17,7 +17,7 @@
   "'%s' is not a number: write digits, or digits '.' digits, without sign or unit (§1.3)"
 #define E_SYNTAX "expected %s, found %s (§1.4)"
 #define E_NO_EQUALS "no '%s' between a word and its value: write `heads 24` (§1.4)"
-#define E_NO_VALUE "%s has no value (§%s)"
+#define E_NO_VALUE "%s has no value; allowed: %s (§%s)"
 #define E_ONE_VALUE "%s takes one value; lists of candidates belong in tune and vary (§%s)"
 #define E_EXTRA_WORDS "'%s' has no meaning after %s (§%s)"
 #define E_NEEDS_BLOCK "%s needs its words in { } on the same line (§%s)"
@@ -29,6 +29,8 @@
 /* 2: spec; words in general */
 #define E_ONE_SPEC \
   "a file holds one spec, and 'spec' is no other word: is a '}' missing above? (§2.1)"
+#define E_NO_SPEC "a file begins with `spec NAME {`, found %s (§2.1)"
+#define E_AFTER_SPEC "nothing may follow the spec, found %s (§2.1)"
 #define E_LONG_NAME "the name has %zu letters; at most %d are allowed (§2.1)"
 #define E_UNKNOWN "'%s' is not a word of %s; allowed: %s%s (§%s)"
 #define E_TWICE "%s is given twice (§%s)"
@@ -68,6 +70,7 @@
 #define E_ALWAYS_RANGE "token range is empty or goes beyond %d; A..B is half-open, A < B (§5.8)"
 #define E_ALWAYS_WINDOW "expected `window N` with N from 1 to %d (§5.8)"
 #define E_ALWAYS_TWICE "always names this twice (§5.8)"
+#define E_ALWAYS_ALONE "`none` stands alone in always (§5.8)"
 #define E_ALWAYS_MANY "always has more than %d token ranges (§5.8)"
 #define E_ALWAYS_CURRENT \
   "`always %s` belongs to single queries; for the query blocks of `route top_k` say %s (§5.8)"

@@ -23,6 +23,8 @@ struct parse {
   size_t offset;                     /* of the next byte */
   int depth;                         /* open braces */
   struct span open[PARSE_MAX_DEPTH]; /* where they are */
+  bool has_spec;                     /* "spec" was read, */
+  bool has_block;                    /* and its '}' */
   bool continues;                    /* after ',' or '+': a line break does not end the statement */
   bool stopped;                      /* nested too deep: the rest of the text is not read */
   bool wants_phrase;                 /* the text is one value (--set), not a file: */

@@ -1,5 +1,5 @@
-/* parser.y: tokens to a syntax tree (docs/LANGUAGE.md, chapter 1). The grammar only builds; check.c judges.
-   LALR(1) without conflicts: do not raise %expect, mend the rule. */
+/* parser.y: tokens to a syntax tree (docs/LANGUAGE.md, chapter 1). The grammar only builds; check.c
+   judges. LALR(1) without conflicts: do not raise %expect, mend the rule. */
 %require "3.8"
 %define api.pure full
 %define api.prefix {pisa_yy}
@@ -36,7 +36,8 @@
   ((current) = (n) ? span_join(YYRHSLOC(rhs, 1), YYRHSLOC(rhs, n))                                 \
                    : (struct span){YYRHSLOC(rhs, 0).end, YYRHSLOC(rhs, 0).end})
 
-static void pisa_yyerror(const struct span *span, void *scanner, struct parse *p, const char *message);
+static void pisa_yyerror(const struct span *span, void *scanner, struct parse *p,
+                         const char *message);
 }
 
 %union {
@@ -49,48 +50,51 @@ static void pisa_yyerror(const struct span *span, void *scanner, struct parse *p
 
 %token <word> NAME "a word" INTEGER "a whole number" DECIMAL "a decimal" '+'
 %token SPEC "'spec'" DOTDOT "'..'" END "the end of the statement" YYEOF 0 "the end of the text"
-%token VALUE "a value" /* never read: the first token when one value is parsed, not a file */
+%token VALUE "a value" /* not in the text: comes first when one value is parsed, not a file */
 
 %type <spec> spec
-%type <block> block body lines
-%type <statement> open closed
+%type <block> block lines
+%type <statement> line last open closed
 %type <phrase> head phrase
 %type <word> word
 
 %%
 
-text: ends spec ends                    { p->spec = $spec; }
-    | ends spec ends error              { p->spec = $spec; }
-    | ends error
-    | ends error block ends             { p->spec = ast_spec(p->arena, @block, NULL, $block); }
-    | VALUE phrase ends                 { p->phrase = $phrase; }
+text: spec                              { p->spec = $spec; }
+    | spec error                        { p->spec = $spec; }
+    | error
+    | error block                       { p->spec = ast_spec(p->arena, @block, NULL, $block); }
+    | VALUE phrase                      { p->phrase = $phrase; }
     | VALUE error
-    ;
-
-ends: %empty
-    | ends END
     ;
 
 spec: SPEC NAME block                   { $$ = ast_spec(p->arena, @$, $NAME, $block); }
     | SPEC error block                  { $$ = ast_spec(p->arena, @$, NULL, $block); }
     ;
 
-block: '{' body '}'                     { $$ = ast_close_block($body, @$); }
+block: '{' '}'                          { $$ = ast_block(p->arena, @$); }
+     | '{' lines '}'                    { $$ = ast_close_block($lines, @$); }
+     | '{' last '}'                     { $$ = ast_add_statement(ast_block(p->arena, @$), $last); }
+     | '{' lines last '}'               { $$ = ast_close_block(ast_add_statement($lines, $last),
+                                                                 @$); }
      ;
 
-/* A line break, ';' or '}' ends a statement; so the last one before '}' may be open. */
-body: lines
-    | lines open                        { $$ = ast_add_statement($1, $open); }
-    | lines error
+lines: line                             { $$ = ast_add_statement(ast_block(p->arena, @$), $line); }
+     | lines line                       { $$ = ast_add_statement($1, $line); }
+     ;
+
+/* A line break, ';' or '}' ends a statement. One with a syntax error is left out: no statement. */
+line: END                               { $$ = NULL; }
+    | open END
+    | closed
+    | error END                         { $$ = NULL; }
+    | error block                       { $$ = NULL; }
     ;
 
-lines: %empty                           { $$ = ast_block(p->arena); }
-     | lines END
-     | lines open END                   { $$ = ast_add_statement($1, $open); }
-     | lines closed                     { $$ = ast_add_statement($1, $closed); }
-     | lines error END
-     | lines error block
-     ;
+/* The last statement before '}'. */
+last: open
+    | error                             { $$ = NULL; }
+    ;
 
 /* A statement whose last phrase has no braces ... */
 open: head                              { $$ = ast_statement(p->arena, $head); }
@@ -99,7 +103,8 @@ open: head                              { $$ = ast_statement(p->arena, $head); }
     ;
 
 /* ... and one whose last phrase has. */
-closed: head block                      { $$ = ast_statement(p->arena, ast_add_block($head, $block)); }
+closed: head block                      { $$ = ast_statement(p->arena,
+                                                                  ast_add_block($head, $block)); }
       | open ',' phrase block           { $$ = ast_add_phrase($1, ast_add_block($phrase, $block)); }
       | closed ',' phrase block         { $$ = ast_add_phrase($1, ast_add_block($phrase, $block)); }
       ;
@@ -121,7 +126,8 @@ word: NAME
 
 %%
 
-void parse_init(struct parse *p, struct arena *arena, const struct source *source, struct diag *diag) {
+void parse_init(struct parse *p, struct arena *arena, const struct source *source,
+                struct diag *diag) {
   *p = (struct parse){.arena = arena, .diag = diag, .source = source};
 }
 
@@ -146,26 +152,38 @@ static void print_expected(const yypcontext_t *context, struct text *out) {
     text_printf(out, "%s%s", i == 0 ? "" : i + 1 == n ? " or " : ", ", yysymbol_name(expected[i]));
 }
 
+/* Mistakes that have a sentence of their own. */
+static bool report_known(const yypcontext_t *context, struct parse *p, struct span span,
+                         const char *found) {
+  if (yypcontext_token(context) == YYSYMBOL_SPEC)
+    diag_error(p->diag, span, E_ONE_SPEC);
+  else if (!p->has_spec && !p->wants_phrase)
+    diag_error(p->diag, span, E_NO_SPEC, found);
+  else if (p->has_block && !p->wants_phrase)
+    diag_error(p->diag, span, E_AFTER_SPEC, found);
+  else
+    return false;
+  return true;
+}
+
 static int yyreport_syntax_error(const yypcontext_t *context, void *scanner, struct parse *p) {
   (void)scanner;
   struct span span = *yypcontext_location(context);
-  if (yypcontext_token(context) == YYSYMBOL_SPEC) {
-    diag_error(p->diag, span, E_ONE_SPEC);
-    return 0;
-  }
   struct text found, expected;
   text_init(&found);
   text_init(&expected);
   print_found(p, span, &found);
   print_expected(context, &expected);
-  diag_error(p->diag, span, E_SYNTAX, expected.data, found.data);
+  if (!report_known(context, p, span, found.data))
+    diag_error(p->diag, span, E_SYNTAX, expected.data, found.data);
   text_fini(&found);
   text_fini(&expected);
   return 0;
 }
 
 /* Only for a parser stack that is full, which PARSE_MAX_DEPTH rules out. */
-static void pisa_yyerror(const struct span *span, void *scanner, struct parse *p, const char *message) {
+static void pisa_yyerror(const struct span *span, void *scanner, struct parse *p,
+                         const char *message) {
   (void)scanner;
   diag_error(p->diag, *span, E_SYNTAX, "a shorter text", message);
 }
@@ -213,6 +231,8 @@ static const char *token_kind(int token) {
   case TOK_END:
   case 0:
     return "end";
+  case TOK_PISA_YYerror:
+    return "bad";
   default:
     return "punctuation";
   }

@@ -17,6 +17,7 @@ void text_append(struct text *text, const char *bytes, size_t n);
 void text_puts(struct text *text, const char *s);
 void text_putc(struct text *text, char c);
 void text_printf(struct text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void text_vprintf(struct text *text, const char *format, va_list args) __attribute__((format(printf, 2, 0)));
+void text_vprintf(struct text *text, const char *format, va_list args)
+    __attribute__((format(printf, 2, 0)));
 
 #endif

@@ -16,7 +16,7 @@ static const void *value_in(const struct field *field, const struct spec *spec) 
   return (const char *)spec + field->value;
 }
 
-static const char *allowed_text(struct arena *arena, const struct field *field) {
+const char *field_allowed(struct arena *arena, const struct field *field) {
   if (field->allowed)
     return field->allowed;
   if (field->options)
@@ -91,6 +91,10 @@ static bool set_score(struct checker *c, const struct field *field, const struct
     return false;
   }
   text = plus ? words_text(c->arena, plus->next, NULL) : "";
+  if (plus && !plus->next) {
+    rule(c, span, E_NO_VALUE, "the term of a score", option_list(c->arena, term_options), "5.3");
+    return false;
+  }
   if (plus && !option_find(term_options, text, &term)) {
     rule(c, span, E_VALUE, "the term of a score", text, option_list(c->arena, term_options),
          hint_option(c->arena, text, term_options), "5.3");
@@ -138,7 +142,8 @@ bool field_set(struct checker *c, const struct field *field, const struct ast_wo
     const char *text = words_text(c->arena, words, NULL);
     if (!set_plain(field, words, text, spec)) {
       const char *near = field->options ? hint_option(c->arena, text, field->options) : "";
-      rule(c, span, E_VALUE, field->name, text, allowed_text(c->arena, field), near, field->clause);
+      rule(c, span, E_VALUE, field->name, text, field_allowed(c->arena, field), near,
+           field->clause);
       return false;
     }
   }
