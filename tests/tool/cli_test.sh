@@ -36,8 +36,8 @@ for method in hybrid drop dense; do
   $make_pack $method $method.pack
 done
 $array make q.npy float32 1 2 4 300 64
-$array make k.npy float32 2 2 2 500 64
-$array make v.npy float32 3 2 2 500 64
+$array make k.npy float32 2 2 2 1000 64
+$array make v.npy float32 3 2 2 1000 64
 cpu="--q q.npy --k k.npy --v v.npy --device cpu"
 
 # float and oracle agree to the rounding of the output
@@ -53,8 +53,8 @@ $array same fast_ids.npy oracle_ids.npy 0
 # element types: the values are bfloat16 numbers, so every file type carries them unchanged
 for type in float16 bfloat16; do
   $array make q_$type.safetensors:q $type 1 2 4 300 64
-  $array make k_$type.npy $type 2 2 2 500 64
-  $array make v_$type.npy $type 3 2 2 500 64
+  $array make k_$type.npy $type 2 2 2 1000 64
+  $array make v_$type.npy $type 3 2 2 1000 64
   $pisa run hybrid.pack --q q_$type.safetensors:q --k k_$type.npy --v v_$type.npy --device cpu \
     -o o_$type.safetensors --lse l_$type.safetensors:l --blocks=b_$type.npy
   prints "$type [2, 4, 300, 64]" $array show o_$type.safetensors:o
@@ -73,7 +73,7 @@ $array same o_back.npy fast.npy 0
 $array same l.npy fast_lse.npy 0
 
 # budgets, variants, scale
-for option in "--density 0.5:4" "--keep 3:3" "--set density=0.5:4" "--density 1:8" "--keep 99:8"; do
+for option in "--density 0.5:8" "--keep 3:3" "--set density=0.25:4" "--density 1:16" "--keep 99:16"; do
   $pisa run hybrid.pack $cpu -o o.npy ${option%:*} --blocks ids.npy
   prints "int32 [2, 4, 3, ${option#*:}]" $array show ids.npy
 done
@@ -91,7 +91,7 @@ $pisa run drop.pack $cpu -o drop.npy
 
 # the last block is always read
 $pisa run hybrid.pack $cpu -o o.npy --keep 1 --blocks ids.npy
-[ "$($array print ids.npy | sort -u)" = 7 ] || fail "--keep 1 does not read the always-set"
+[ "$($array print ids.npy | sort -u)" = 15 ] || fail "--keep 1 does not read the always-set"
 
 # refusals of the user's input
 refuse 1 "usage:" $pisa
@@ -144,12 +144,13 @@ prints "pisa " $pisa --version
 prints "usage: pisa COMMAND" $pisa --help
 prints "usage: pisa run PACK" $pisa run --help
 prints "usage: pisa info PACK" $pisa info -h
-prints "name        hybrid" $pisa info hybrid.pack
-prints "route       top_k, score mean + log covariance, density 0.25, always tokens last 1" $pisa info hybrid.pack
-prints "variant 1: density=0.5" $pisa info hybrid.pack
+prints "name        sample" $pisa info hybrid.pack
+prints "route       top_k, score mean + log covariance, density 0.125, always tokens last 1" $pisa info hybrid.pack
+prints "variant 1: density=0.25" $pisa info hybrid.pack
 prints "unvalidated" $pisa info hybrid.pack
 prints "pisa_route: 512 threads, shared memory by length, 64 registers, 0 bytes spilled" $pisa info hybrid.pack
 prints "cubin       none: the driver compiles the PTX on load" $pisa info hybrid.pack
-prints "registers not known" $pisa info dense.pack
+prints "168 registers, 24 bytes spilled" $pisa info dense.pack
+prints "cubin       23 bytes, sha256" $pisa info dense.pack
 prints "attend      all exact" $pisa info dense.pack
 prints "attend selected=exact rest=drop" $pisa info --manifest drop.pack

@@ -12,10 +12,10 @@ fail() {
   exit 1
 }
 
-$make_pack device device.pack
+$make_pack plain plain.pack
 $array make q.npy bfloat16 1 2 4 300 64
-$array make k.npy bfloat16 2 2 4 500 64
-run="$pisa run device.pack --q q.npy --k k.npy --v k.npy -o o.npy --lse l.npy --blocks b.npy"
+$array make k.npy bfloat16 2 2 4 1000 64
+run="$pisa run plain.pack --q q.npy --k k.npy --v k.npy -o o.npy --lse l.npy --blocks b.npy"
 
 for device in "" "--device cuda:0" "--layout bhnd"; do
   rm -f o.npy
