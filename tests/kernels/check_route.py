@@ -1,0 +1,105 @@
+"""usage: check_route.py EMIT TAIL TERM QUERY: lists, masks, ids and Hsum of the route kernel against their definitions."""
+import sys
+
+import numpy as np
+
+from cases import BLOCK, D, Case, blocks_of, close, kernel_of, rounded, slot_sums
+from machine import F32, Global, bf16_to_f32, f32_to_bf16
+
+NEVER = (0, 0)
+CASES = (  # batch, heads, n_q, n_k, keep, CTAs of statistics, always, equal and strange scores, ids
+    (1, 1, 64, 64, 1, 1, (), False, True),
+    (1, 2, 64 * 33 + 5, 64 * 9 - 7, 3, 5, (), False, True),
+    (2, 1, 300, 64 * 40, 5, 7, ((39, 40), (0, 1)), False, False),
+    (1, 1, 700, 64 * 130, 20, 3, ((3, 6),), True, True),
+    (1, 1, 129, 64 * 50, 50, 4, (), True, True),
+)
+
+
+def query_means(c, query, q_mean):
+    """bf16 means of whole query blocks from those of 64 rows."""
+    if query == BLOCK:
+        return q_mean
+    out = np.empty((c.bh, blocks_of(c.n_q, query), D))
+    for i in range(out.shape[1]):
+        na = min(BLOCK, c.n_q - 128 * i)
+        nb = max(0, min(BLOCK, c.n_q - 128 * i - BLOCK))
+        out[:, i] = q_mean[:, 2 * i]
+        if nb:
+            out[:, i] = rounded((na * q_mean[:, 2 * i] + nb * q_mean[:, 2 * i + 1]) / (na + nb))
+    return out
+
+
+def check_route(kernel, c, query, keep, ctas, covariance, reduces, always=(), specials=False, ids_wanted=True, seed=5):
+    rng = np.random.default_rng(seed)
+    ntq = blocks_of(c.n_q, query)
+    q_bits, k_bits = (f32_to_bf16(x.astype(F32)) for x in (c.mean(c.q) * 8, c.mean(c.k) * 8))
+    h_norm2 = rng.uniform(0, 50, (c.bh, c.nt, 8)).astype(F32)
+    if specials:  # equal keys, zeros of both signs, nan, infinite norms
+        k_bits[:, 1::7] = k_bits[:, :1]
+        k_bits[:, 2::9] = 0
+        k_bits[:, 3::11] = 0x8000
+        k_bits[:, 5] = 0x7FC0
+        h_norm2[:] = h_norm2[:, :1]
+    h_part = rng.standard_normal((c.bh + ctas - 1, D, D)).astype(F32)
+    memory = Global(64 << 20)
+    list_stride, mask_words = (keep + 3) // 4 * 4 + 8, (c.nt + 127) // 128 * 4 + 4
+    inputs = [memory.array(x) for x in (q_bits, k_bits, h_norm2, h_part)]
+    lists = memory.empty((c.bh, ntq, list_stride), np.int32)
+    masks = memory.empty((c.bh, ntq, mask_words), np.uint32)
+    ids = memory.empty((c.bh, ntq, keep), np.int32) if ids_wanted else 0
+    h_sum = memory.empty((c.bh, D, D), np.uint16)
+    row_tiles, scale, h_scale = blocks_of(ntq, 16), 0.0883883476, 0.001
+    ranges = [x for r in (list(always) + [NEVER] * 4)[:4] for x in r]
+    shared = 16 * (128 * blocks_of(c.nt, 128) + 4) * 4
+    kernel.launch(c.bh * (row_tiles + (4 if reduces else 0)), shared, memory,
+                  [*inputs, lists, masks, ids, h_sum, c.bh, c.n_q, c.n_k, keep, list_stride, mask_words, row_tiles, ctas,
+                   c.blocks, *ranges, scale, h_scale])
+    with np.errstate(all="ignore"):
+        qm = query_means(c, query, bf16_to_f32(q_bits).astype(np.float64))
+        km = bf16_to_f32(k_bits).astype(np.float64)
+        score = np.einsum("hid,hjd->hij", qm, km) * F32(scale)
+        if covariance:
+            score += np.log(np.sqrt(h_norm2.astype(np.float64).sum(2)) + 1e-5)[:, None]
+    score[np.isnan(score)] = -np.inf
+    for begin, end in always:
+        score[:, :, begin:end] = np.inf
+    got = memory.read(lists, (c.bh, ntq, list_stride), np.int32)
+    bits = memory.read(masks, (c.bh, ntq, mask_words), np.uint32)
+    swaps = 0
+    for h in range(c.bh):
+        for i in range(ntq):
+            row = score[h, i] if not specials else np.round(score[h, i], 5)
+            want = np.sort(np.argsort(-row, kind="stable")[:keep])
+            mine = got[h, i, :keep]
+            assert (np.diff(mine) > 0).all() and 0 <= mine[0] and mine[-1] < c.nt, f"list {h} {i}: {mine}"
+            assert (got[h, i, keep:] == 0).all(), f"list {h} {i} padding"
+            wrong = set(mine) ^ set(want)
+            if wrong:
+                gap = np.ptp(score[h, i, list(wrong)])
+                assert not specials and gap < 1e-5, f"list {h} {i}: {mine} instead of {want}, gap {gap}"
+                swaps += 1
+            listed = np.zeros(32 * mask_words, bool)
+            listed[mine] = True
+            listed[c.nt:] = True
+            mask = (bits[h, i][:, None] >> np.arange(32, dtype=np.uint32) & 1).reshape(-1).astype(bool)
+            assert (mask == listed).all(), f"mask {h} {i}"
+    if ids_wanted:
+        assert (memory.read(ids, (c.bh, ntq, keep), np.int32) == got[:, :, :keep]).all(), "ids"
+    if reduces:
+        sums, _ = slot_sums(h_part.astype(np.float64), c, ctas)
+        close("h_sum", bf16_to_f32(memory.read(h_sum, (c.bh, D, D), np.uint16)), sums * h_scale, 1e-9, 2.0 ** -8)
+    return swaps
+
+
+def main():
+    tail, term, query = sys.argv[2:5]
+    kernel = kernel_of("pisa_route")
+    for i, (batch, heads, n_q, n_k, keep, ctas, *rest) in enumerate(CASES):
+        c = Case(i, batch, heads, n_q, n_k)
+        plan = int(query), keep, min(ctas, c.bh * c.blocks), term == "log_covariance", tail == "taylor_hybrid"
+        swaps = check_route(kernel, c, *plan, *rest)
+        print(f"B {batch} H {heads} Nq {n_q} Nk {n_k} keep {keep}: right, {swaps} swaps", flush=True)
+
+
+main()

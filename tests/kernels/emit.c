@@ -1,0 +1,111 @@
+/* emit: prints the PTX of the kernels that a plan asks for, or assembles it.
+
+   emit ptx|assemble drop|taylor_0|taylor_hybrid|dense mean|log_covariance 64|128
+
+   With 64 query rows only statistics and route are made. `assemble` fails where ptxas reports
+   spills of statistics or route, more of attend than its budget, other registers at entry than the
+   plan says, or a 'Potential Performance Loss'; it exits 77 without ptxas. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compiler/emit/context.h"
+#include "compiler/emit/nvptx.h"
+#include "compiler/emit/passes.h"
+#include "compiler/emit/ptxas.h"
+#include "compiler/kernels/kernels.h"
+#include "dsl/arena.h"
+
+enum { SKIPPED = 77 };
+
+static struct spec spec_of(const char *tail, const char *term, int query) {
+  struct spec spec = {.name = "test", .target = TARGET_SM_90A};
+  spec.shape.heads = spec.shape.kv_heads = 2;
+  spec.shape.head_dim = 128;
+  spec.attend.all_exact = strcmp(tail, "dense") == 0;
+  spec.attend.rest = strcmp(tail, "drop") == 0       ? TAIL_DROP
+                     : strcmp(tail, "taylor_0") == 0 ? TAIL_TAYLOR_0
+                                                     : TAIL_TAYLOR_HYBRID;
+  spec.blocks.present = true;
+  spec.blocks.query = query;
+  spec.blocks.key = 64;
+  spec.route.kind = spec.attend.all_exact ? ROUTE_NONE : ROUTE_TOP_K;
+  spec.route.term = strcmp(term, "mean") == 0 ? TERM_NONE : TERM_LOG_COVARIANCE;
+  return spec;
+}
+
+static void make_ptx(const struct plan *plan, struct text *ptx) {
+  struct context context;
+  context_init(&context);
+  MlirModule module = mlirModuleCreateEmpty(mlirLocationUnknownGet(context.mlir));
+  struct ir k;
+  ir_init(&k, context.mlir, module);
+  if (plan->routed) {
+    kernel_statistics(&k, &plan->statistics);
+    kernel_route(&k, &plan->route);
+  }
+  if (plan->attend.tile_q == 128) {
+    kernel_attend(&k, &plan->attend);
+    kernel_attend(&k, &plan->attend_edge);
+  }
+  passes_run(&context, module);
+  nvptx_emit(&context, module, plan->target->name, plan->target->ptx_version, NULL, ptx);
+  mlirModuleDestroy(module);
+  context_fini(&context);
+}
+
+static int wrong(const struct plan_kernel *plan, const struct ptxas_report *report) {
+  const struct ptxas_kernel *k = plan->entry ? ptxas_kernel_find(report, plan->entry) : NULL;
+  if (!k) { /* not wanted */
+    return 0;
+  }
+  int spills = k->spill_stores + k->spill_loads, entry = plan->entry_registers;
+  printf("%s: %d registers, %d bytes of spills\n", plan->entry, k->registers, spills);
+  return spills > plan->spill_budget || (entry && k->registers != entry);
+}
+
+static int assemble(const struct plan *plan, const struct text *ptx, struct arena *arena) {
+  struct ptxas ptxas = ptxas_find(arena, plan->target->ptx_version);
+  if (!ptxas.path) {
+    printf("not assembled: %s\n", ptxas.why_not);
+    return SKIPPED;
+  }
+  struct text cubin, why;
+  text_init(&cubin);
+  text_init(&why);
+  struct ptxas_report report = {0};
+  bool ok = ptxas_assemble(&ptxas, plan->target->name, ptx, arena, &cubin, &report, &why);
+  printf("%s", ok ? "" : why.data);
+  for (int i = 0; i < report.n_warnings; i++) {
+    printf("%s\n", report.warnings[i]);
+  }
+  int failed = !ok + report.n_losses + wrong(&plan->statistics.kernel, &report) +
+               wrong(&plan->route.kernel, &report) + wrong(&plan->attend.kernel, &report) +
+               wrong(&plan->attend_edge.kernel, &report);
+  text_fini(&cubin);
+  text_fini(&why);
+  return failed != 0;
+}
+
+int main(int argc, char **argv) {
+  if (argc != 5) {
+    fprintf(stderr, "usage: emit ptx|assemble TAIL TERM QUERY\n");
+    return 1;
+  }
+  struct spec spec = spec_of(argv[2], argv[3], atoi(argv[4]));
+  struct arena arena;
+  arena_init(&arena);
+  const struct plan *plan = plan_choose(&arena, &spec, &target_sm90a, "");
+  struct text ptx;
+  text_init(&ptx);
+  make_ptx(plan, &ptx);
+  int status = 0;
+  if (strcmp(argv[1], "assemble") == 0) {
+    status = assemble(plan, &ptx, &arena);
+  } else {
+    fwrite(ptx.data, 1, ptx.size, stdout);
+  }
+  text_fini(&ptx);
+  arena_fini(&arena);
+  return status;
+}

@@ -1,0 +1,331 @@
+"""What each PTX instruction does to a warp. Instructions.decode turns a statement into a function of the warp which
+returns None (go on), a place to jump to, (lanes, place) where lanes part, or BLOCKED (try again later)."""
+import re
+
+import numpy as np
+
+from machine import F32, LANES, MAP_BASE, S32, S64, SHARED_BASE, U32, U64, f32_to_bf16
+from units import Units, names, split_operands
+
+
+def constant(text, dtype):
+    if text.startswith("0f"):
+        return np.full(LANES, int(text[2:], 16), U32)
+    return np.full(LANES, int(text, 0) & (2 ** (8 * np.dtype(dtype).itemsize) - 1), dtype)
+
+
+class Instructions(Units):
+    def decode(self, text):
+        m = re.match(r"(?:@(!?)(\S+) )?(\S+)\s*(.*)$", text)
+        negate, guard, op, rest = m.groups()
+        operands = split_operands(rest)
+        root = op.split(".")[0]
+        if root == "bra":
+            return self.branch(guard, negate, operands[0]), False
+        if root in ("ret", "exit"):
+            return self.end(guard, negate), False
+        assert not guard, text
+        build = getattr(self, "op_" + root, None)
+        if build is None:
+            raise NotImplementedError(text)
+        made = build(op, operands)
+        return made if isinstance(made, tuple) else (made, False)
+
+    def branch(self, guard, negate, label):
+        labels = self.labels
+        if not guard:
+            return lambda w: labels[label]
+
+        def fn(w):
+            taken = w.reg(guard)
+            taken = (~taken if negate else taken) & w.mask
+            if not taken.any():
+                return None
+            if (taken == w.mask).all():
+                return labels[label]
+            return taken, labels[label]
+        return fn
+
+    @staticmethod
+    def end(guard, negate):
+        assert not guard
+
+        def fn(w):
+            w.live = w.live & ~w.mask
+            w.converged = False
+            return None
+        return fn
+
+    def get(self, text, dtype):
+        """A function w -> the operand as an array of |dtype|."""
+        if text.startswith("%p") or "@" in text:
+            return lambda w: w.reg(text)
+        if text.startswith("%r"):
+            return lambda w: w.reg(text).view(dtype) if w.reg(text).dtype.itemsize == np.dtype(dtype).itemsize \
+                else w.reg(text).astype(dtype)
+        if text == "%tid.x":
+            return lambda w: (np.arange(LANES, dtype=U32) + U32(32 * w.index)).astype(dtype)
+        if text == "%ctaid.x":
+            return lambda w: np.full(LANES, w.cta.index, dtype)
+        if text == "%nctaid.x":
+            return lambda w: np.full(LANES, w.cta.count, dtype)
+        if text.startswith("pisa_smem"):
+            value = np.full(LANES, SHARED_BASE + (int(text[10:]) if len(text) > 9 else 0), dtype)
+            return lambda w: value
+        if re.fullmatch(self.entry + r"_param_\d+", text):
+            value = np.full(LANES, MAP_BASE + int(text.split("_")[-1]), dtype)
+            return lambda w: value
+        if text in ("true", "false"):
+            return lambda w: np.full(LANES, text == "true")
+        value = constant(text, U64 if np.dtype(dtype).itemsize == 8 else U32 if np.dtype(dtype).itemsize == 4
+                         else np.dtype(dtype))
+        return lambda w: value.view(dtype) if value.dtype.itemsize == np.dtype(dtype).itemsize else value.astype(dtype)
+
+    @staticmethod
+    def type_of(op):
+        suffix = op.split(".")[-1]
+        return {"s32": S32, "u32": U32, "b32": U32, "f32": F32, "s64": S64, "u64": U64, "b64": U64, "pred": bool,
+                "b16": np.uint16, "u16": np.uint16, "s16": np.int16}[suffix]
+
+    def binary(self, op, operands, fn, dtype=None):
+        t = dtype or self.type_of(op)
+        a, b, d = self.get(operands[1], t), self.get(operands[2], t), operands[0]
+        store = {S32: U32, F32: U32, S64: U64, np.int16: np.uint16}.get(t)
+
+        def run(w):
+            r = fn(a(w), b(w))
+            w.set(d, r.view(store) if store else r)
+        return run
+
+    def unary(self, op, operands, fn, source=None, result=None):
+        t = source or self.type_of(op)
+        a, d = self.get(operands[1], t), operands[0]
+
+        def run(w):
+            r = fn(a(w))
+            w.set(d, r.view(result) if result else r)
+        return run
+
+    def op_add(self, op, o):
+        return self.binary(op, o, np.add)
+
+    def op_sub(self, op, o):
+        return self.binary(op, o, np.subtract)
+
+    def op_mul(self, op, o):
+        if ".wide." in op:
+            t = self.type_of(op)
+            a, b, d = self.get(o[1], t), self.get(o[2], t), o[0]
+            wide = {S32: S64, U32: U64, np.uint16: U32}[t]
+            return lambda w: w.set(d, (a(w).astype(wide) * b(w).astype(wide)).view(U32 if wide == U32 else U64))
+        return self.binary(op, o, np.multiply)
+
+    def op_mad(self, op, o):
+        t = self.type_of(op)
+        a, b, c, d = self.get(o[1], t), self.get(o[2], t), self.get(o[3], t), o[0]
+        if ".wide." in op:
+            wide = {S32: S64, U32: U64}[t]
+            c = self.get(o[3], wide)
+            return lambda w: w.set(d, (a(w).astype(wide) * b(w).astype(wide) + c(w)).view(U64))
+        store = U64 if np.dtype(t).itemsize == 8 else U32
+        return lambda w: w.set(d, (a(w) * b(w) + c(w)).view(store))
+
+    def op_fma(self, op, o):
+        a, b, c, d = (self.get(x, F32) for x in (o[1], o[2], o[3], o[1]))
+
+        def run(w):
+            r = a(w).astype(np.float64) * b(w) + c(w)
+            w.set(o[0], r.astype(F32).view(U32))
+        return run
+
+    def op_div(self, op, o):
+        return self.binary(op, o, lambda a, b: a // np.where(b == 0, 1, b).astype(a.dtype))
+
+    def op_rem(self, op, o):
+        return self.binary(op, o, lambda a, b: a % np.where(b == 0, 1, b).astype(a.dtype))
+
+    def op_and(self, op, o):
+        return self.binary(op, o, np.bitwise_and)
+
+    def op_or(self, op, o):
+        return self.binary(op, o, np.bitwise_or)
+
+    def op_xor(self, op, o):
+        return self.binary(op, o, np.bitwise_xor)
+
+    def op_not(self, op, o):
+        return self.unary(op, o, np.invert)
+
+    def op_neg(self, op, o):
+        t = self.type_of(op)
+        return self.unary(op, o, np.negative, result=U32 if t in (S32, F32) else None)
+
+    def op_shl(self, op, o):
+        t = self.type_of(op)
+        a, b, bits = self.get(o[1], t), self.get(o[2], U32), 8 * np.dtype(t).itemsize
+        return lambda w: w.set(o[0], np.where(b(w) < bits, a(w) << (b(w) & U32(bits - 1)).astype(t), t(0)))
+
+    def op_shr(self, op, o):
+        t = self.type_of(op)
+        a, b, bits = self.get(o[1], t), self.get(o[2], U32), 8 * np.dtype(t).itemsize
+        store = {S32: U32, S64: U64}.get(t)
+
+        def run(w):
+            r = a(w) >> np.minimum(b(w), bits - 1).astype(t)
+            if not store:
+                r = np.where(b(w) < bits, r, t(0))
+            w.set(o[0], r.view(store) if store else r)
+        return run
+
+    def op_bfe(self, op, o):
+        a, p, n = self.get(o[1], U32), self.get(o[2], U32), self.get(o[3], U32)
+        return lambda w: w.set(o[0], (a(w) >> p(w)) & ((U32(1) << n(w)) - U32(1)))
+
+    def op_min(self, op, o):
+        return self.binary(op, o, np.fmin)
+
+    def op_max(self, op, o):
+        return self.binary(op, o, np.fmax)
+
+    def op_popc(self, op, o):
+        return self.unary(op, o, lambda a: np.array([bin(int(x)).count("1") for x in a], U32))
+
+    def op_clz(self, op, o):
+        return self.unary(op, o, lambda a: np.array([32 - int(x).bit_length() for x in a], U32))
+
+    def op_setp(self, op, o):
+        _, compare, kind = op.split(".")[:3]
+        t = self.type_of(op)
+        fn = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater,
+              "ge": np.greater_equal, "neu": np.not_equal}[compare]
+        a, b = self.get(o[1], t), self.get(o[2], t)
+        return lambda w: w.set(o[0], fn(a(w), b(w)))
+
+    def op_selp(self, op, o):
+        t = {"f32": U32, "b32": U32, "b64": U64, "b16": np.uint16}[op.split(".")[-1]]
+        a, b, p = self.get(o[1], t), self.get(o[2], t), o[3]
+        return lambda w: w.set(o[0], np.where(w.reg(p), a(w), b(w)))
+
+    def op_mov(self, op, o):
+        if o[0].startswith("{"):
+            lo, hi = names(o[0])
+            a = self.get(o[1], U64)
+
+            def unpack(w):
+                x = a(w)
+                w.set(lo, (x & U64(0xFFFFFFFF)).astype(U32))
+                w.set(hi, (x >> U64(32)).astype(U32))
+            return unpack
+        if o[1].startswith("{"):
+            a, b = (self.get(x, U32) for x in names(o[1]))
+            return lambda w: w.set(o[0], a(w).astype(U64) | (b(w).astype(U64) << U64(32)))
+        t = U64 if o[0].startswith("%rd") else np.uint16 if o[0].startswith("%rs") else U32
+        if op.endswith("pred"):
+            t = bool
+        a = self.get(o[1], t)
+        return lambda w: w.set(o[0], a(w))
+
+    def op_cvt(self, op, o):
+        if op == "cvt.rn.bf16x2.f32":
+            hi, lo = self.get(o[1], F32), self.get(o[2], F32)
+            return lambda w: w.set(o[0], f32_to_bf16(lo(w)).astype(U32) | (f32_to_bf16(hi(w)).astype(U32) << U32(16)))
+        if op == "cvt.rn.bf16.f32":
+            a = self.get(o[1], F32)
+            return lambda w: w.set(o[0], f32_to_bf16(a(w)))
+        parts = op.split(".")
+        to, source = {"f32": F32}.get(parts[-2]) or self.type_of(parts[-2]), self.type_of(parts[-1])
+        a = self.get(o[1], source)
+        store = {F32: U32, S64: U64, S32: U32}.get(to, to)
+        return lambda w: w.set(o[0], a(w).astype(to).view(store))
+
+    def op_cvta(self, op, o):
+        a = self.get(o[1], U64)
+        return lambda w: w.set(o[0], a(w))
+
+    def approximate(self, fn):
+        def build(op, o):
+            a = self.get(o[1], F32)
+
+            def run(w):
+                with np.errstate(all="ignore"):
+                    w.set(o[0], fn(a(w).astype(np.float64)).astype(F32).view(U32))
+            return run
+        return build
+
+    def op_rcp(self, op, o):
+        return self.approximate(lambda x: 1 / x)(op, o)
+
+    def op_sqrt(self, op, o):
+        return self.approximate(np.sqrt)(op, o)
+
+    def op_lg2(self, op, o):
+        return self.approximate(np.log2)(op, o)
+
+    def op_ex2(self, op, o):
+        return self.approximate(np.exp2)(op, o)
+
+    # ---- memory
+
+    def address(self, text):
+        m = re.fullmatch(r"\[([^+\]]+)(?:\+(-?\d+))?\]", text)
+        base = self.get(m.group(1).strip(), U64)
+        offset = U64(int(m.group(2) or 0) & (2 ** 64 - 1))
+        return lambda w: base(w) + offset
+
+    def op_ld(self, op, o):
+        parts = op.split(".")
+        if parts[1] == "param":
+            index = int(re.search(r"_param_(\d+)", o[1]).group(1))
+            return lambda w: w.set(o[0], self.values[index])
+        return self.access(parts, names(o[0]), o[1], False)
+
+    def op_st(self, op, o):
+        return self.access(op.split("."), names(o[1]), o[0], True)
+
+    def access(self, parts, registers, place, storing):
+        shared, size = parts[1] == "shared", np.dtype(self.type_of(parts[-1])).itemsize
+        t = {2: np.uint16, 4: U32, 8: U64}[size]
+        address = self.address(place)
+        total = size * len(registers)
+        values = [self.get(r, t) for r in registers] if storing else None
+
+        def run(w):
+            memory = w.cta.shared if shared else w.cta.memory
+            lanes = slice(None) if w.full else w.mask
+            index = memory.index(address(w)[lanes], total, total) // size
+            view = memory.views[size]
+            for i, r in enumerate(registers):
+                if storing:
+                    view[index + i] = values[i](w)[lanes]
+                else:
+                    w.reg(r)[lanes] = view[index + i]
+        return run
+
+    # ---- warp
+
+    def op_shfl(self, op, o):
+        d = o[0].split("|")[0]
+        a, b = self.get(o[1], U32), self.get(o[2], U32)
+        lane = np.arange(LANES)
+        if ".bfly." in op:
+            return (lambda w: w.set(d, a(w)[lane ^ b(w)])), True
+        return (lambda w: w.set(d, a(w)[b(w) & U32(31)])), True
+
+    def op_vote(self, op, o):
+        p = self.get(o[1], bool)
+        weights = U32(1) << np.arange(LANES, dtype=U32)
+        return (lambda w: w.set(o[0], U32(int((weights * (p(w) & w.mask)).sum())))), True
+
+    def op_redux(self, op, o):
+        a = self.get(o[1], U32)
+        fn = {"add": np.sum, "max": np.max, "min": np.min}[op.split(".")[2]]
+        return (lambda w: w.set(o[0], U32(int(fn(a(w).astype(U64))) & 0xFFFFFFFF))), True
+
+    def op_elect(self, op, o):
+        d, p = o[0].split("|")
+
+        def run(w):
+            first = int(np.flatnonzero(w.mask)[0])
+            w.set(d, U32(first))
+            w.set(p, np.arange(LANES) == first)
+        return run, True
