@@ -2,14 +2,11 @@
    sanitizer's report or an abort is the finding. The bytes are read three ways: as a file, as a
    manifest, and as manifest and parts with a right header, since no mutation finds a sha256.
 
-   With libFuzzer this is a fuzz target. With FUZZ_STANDALONE it is a program of its own, for
-   compilers without libFuzzer: pack_fuzz SECONDS FILE... mutates the files, by a fixed sequence of
-   pseudo-random numbers. */
+   A libFuzzer target; alone.c stands in where a compiler has none. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "runtime/pack.h"
 #include "runtime/shape.h"
@@ -102,76 +99,3 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   free(text);
   return 0;
 }
-
-#ifdef FUZZ_STANDALONE
-
-enum { MAX_INPUT = 1 << 16 };
-static uint64_t state = 88172645463325252u;
-
-static size_t random_below(size_t n) { /* xorshift */
-  state ^= state << 13;
-  state ^= state >> 7;
-  state ^= state << 17;
-  return n ? (size_t)(state % n) : 0;
-}
-
-static void mutate(uint8_t *bytes, size_t *size) {
-  size_t at = random_below(*size), length = random_below(16);
-  if (length > *size - at)
-    length = *size - at;
-  switch (random_below(5)) {
-  case 0: /* flip a bit */
-    if (*size)
-      bytes[at] = (uint8_t)(bytes[at] ^ 1u << random_below(8));
-    break;
-  case 1: /* put a digit or a separator */
-    if (*size)
-      bytes[at] = (uint8_t) "0123456789 =/.\n-"[random_below(16)];
-    break;
-  case 2: /* cut some bytes out */
-    memmove(bytes + at, bytes + at + length, *size - at - length);
-    *size -= length;
-    break;
-  case 3: /* say some bytes twice */
-    if (*size + length > MAX_INPUT)
-      break;
-    memmove(bytes + at + length, bytes + at, *size - at);
-    *size += length;
-    break;
-  default: /* copy some bytes elsewhere */
-    memmove(bytes + random_below(*size - length + 1), bytes + at, length);
-  }
-}
-
-static size_t read_file(const char *path, uint8_t *bytes) {
-  FILE *file = fopen(path, "rb");
-  if (!file) {
-    fprintf(stderr, "cannot open %s\n", path);
-    exit(2);
-  }
-  size_t size = fread(bytes, 1, MAX_INPUT, file);
-  fclose(file);
-  return size;
-}
-
-int main(int argc, char **argv) {
-  static uint8_t seed[MAX_INPUT], bytes[MAX_INPUT];
-  if (argc < 3)
-    return 2;
-  time_t end = time(NULL) + atoi(argv[1]);
-  unsigned long runs = 0;
-  while (time(NULL) < end) {
-    size_t seed_size = read_file(argv[2 + runs / 1000 % (unsigned long)(argc - 2)], seed);
-    for (int i = 0; i < 1000; i++, runs++) {
-      size_t size = seed_size;
-      memcpy(bytes, seed, size);
-      for (size_t n = 1 + random_below(8); n > 0; n--)
-        mutate(bytes, &size);
-      LLVMFuzzerTestOneInput(bytes, size);
-    }
-  }
-  printf("%lu runs\n", runs);
-  return 0;
-}
-
-#endif
