@@ -45,9 +45,7 @@ void ir_init(struct ir *k, MlirContext context, MlirModule module);
 /* Location of the ops that follow; FOR, IF and the tile layer's scopes call it. */
 void ir_here(struct ir *k, const char *file, int line);
 
-/* ---- any op
- * ---------------------------------------------------------------------------------------------------
- */
+/* ---- any op ---- */
 
 /* Appends op |name| with |attributes| (the inside of a dictionary, MLIR syntax, "" for none).
    Result 0, or a null val when |result| is a null type. */
@@ -66,9 +64,7 @@ bool is_null(val v);
   ir_op(k, name, result, attributes, IR_COUNT(__VA_ARGS__), (const val[]){__VA_ARGS__})
 #define OP0(k, name, result, attributes) ir_op(k, name, result, attributes, 0, NULL)
 
-/* ---- values
- * ---------------------------------------------------------------------------------------------------
- */
+/* ---- values ---- */
 
 val i32(struct ir *k, int64_t v);
 val i64(struct ir *k, int64_t v);
@@ -127,9 +123,7 @@ val element(struct ir *k, val vector, int i, type t);
 val pack2(struct ir *k, val a, val b);   /* two f32 (i32) -> a vector of two */
 val pack4(struct ir *k, const val v[4]); /* four i32 -> vector<4xi32> */
 
-/* ---- memory
- * ---------------------------------------------------------------------------------------------------
- */
+/* ---- memory ---- */
 
 val at(struct ir *k, val pointer, val byte_offset); /* offset i32 or i64 */
 val at_const(struct ir *k, val pointer, int64_t byte_offset);
@@ -150,9 +144,7 @@ struct var var_init(struct ir *k, val v); /* var_new and set */
 val get(struct ir *k, struct var v);
 void set(struct ir *k, struct var v, val x);
 
-/* ---- control
- * --------------------------------------------------------------------------------------------------
- */
+/* ---- control ---- */
 
 struct ir_scope {
   MlirBlock outer;
@@ -188,9 +180,7 @@ void ir_scope_end(struct ir *k, struct ir_scope *scope);
   IR_SCOPE(k, IR_JOIN(if_, __LINE__), ir_if_begin(k, condition, __FILE__, __LINE__))
 #define ELSE(k) IR_SCOPE(k, IR_JOIN(else_, __LINE__), ir_else_begin(k, __FILE__, __LINE__))
 
-/* ---- kernels
- * --------------------------------------------------------------------------------------------------
- */
+/* ---- kernels ---- */
 
 enum ir_arg_kind { IR_ARG_MAP, IR_ARG_PTR, IR_ARG_I32, IR_ARG_F32 };
 struct ir_arg {
