@@ -38,8 +38,8 @@ enum {
   H_CTAS = 4       /* that share the sum of one head */
 };
 /* Keys outside the order of the scores, of which -inf has the least, 0x007FFFFF, and +inf the
-   greatest, 0xFF800000. */
-enum { KEY_ABSENT = 0, KEY_FORCED = -1 };
+   greatest, 0xFF800000. Forced keys leave room for a threshold above them. */
+enum { KEY_ABSENT = 0, KEY_FORCED = -2 };
 
 struct route {
   const struct plan_route *plan;
