@@ -1,0 +1,376 @@
+/* model_cuda.c: a libcuda.so.1 without a GPU: memory is the host's, launches run model_kernels.c at
+   once, graphs replay what was captured. PISA_LIBCUDA points the runtime at it. Beside the faults
+   of model_kernels.c, PISA_MODEL_FAULT knows "second_launch" (bits change from launch to launch),
+   "workspace" (a write behind it), "cubin" (the driver takes no cubin), "ptx" (PTX gives other
+   results) and "launch" (launches are refused). */
+#define _DEFAULT_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "runtime/abi.def"
+#include "runtime/cuda.h"
+#include "tests/gpu/model_kernels.h"
+
+enum { SMS = 5, MAX_ARGS = 32, MAX_LAUNCHES = 16, GRAIN = 4096 };
+
+enum kernel { STATISTICS, ROUTE, ATTEND };
+
+/* Handles the driver gives out. */
+struct CUmod_st {
+  bool ptx;
+};
+struct CUfunc_st {
+  enum kernel kernel;
+  bool ptx;
+};
+struct CUevent_st {
+  struct timespec at;
+};
+struct launch {
+  enum kernel kernel;
+  bool ptx;
+  int grid;
+  union model_value values[MAX_ARGS];
+};
+struct CUgraph_st {
+  int n;
+  struct launch launches[MAX_LAUNCHES];
+};
+
+static struct CUgraph_st *capture; /* NULL: launches run */
+static CUcontext current;
+static int launches_run;
+
+/* Bytes of every parameter of a kernel. */
+#define BYTES(kind, name, meaning) BYTES_##kind,
+enum { BYTES_MAP = 128, BYTES_PTR = 8, BYTES_I32 = 4, BYTES_F32 = 4 };
+static const struct {
+  const char *word; /* in the entry's name */
+  int n, bytes[MAX_ARGS];
+} kernels[] = {{"statistics", PISA_STATISTICS_N_ARGS, {PISA_STATISTICS_ARGS(BYTES)}},
+               {"route", PISA_ROUTE_N_ARGS, {PISA_ROUTE_ARGS(BYTES)}},
+               {"attend", PISA_ATTEND_N_ARGS, {PISA_ATTEND_ARGS(BYTES)}}};
+
+/* Every entry point is declared before it is defined, with the types the runtime calls it by. */
+#define X(name, symbol, parameters) CUresult name parameters;
+#define cuDevicePrimaryCtxRelease cuDevicePrimaryCtxRelease_v2
+#define cuMemAlloc cuMemAlloc_v2
+#define cuMemFree cuMemFree_v2
+#define cuMemGetInfo cuMemGetInfo_v2
+#define cuMemcpyHtoD cuMemcpyHtoD_v2
+#define cuMemcpyDtoH cuMemcpyDtoH_v2
+#define cuMemsetD8 cuMemsetD8_v2
+#define cuStreamDestroy cuStreamDestroy_v2
+#define cuEventDestroy cuEventDestroy_v2
+#define cuStreamBeginCapture cuStreamBeginCapture_v2
+#include "runtime/cuda.def"
+#undef X
+
+/* ---- errors, device, context ---- */
+
+CUresult cuGetErrorString(CUresult result, const char **out) {
+  *out = result ? "the model driver refuses this" : "no error";
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGetErrorName(CUresult result, const char **out) {
+  *out = result ? "CUDA_ERROR_MODEL" : "CUDA_SUCCESS";
+  return CUDA_SUCCESS;
+}
+
+CUresult cuInit(unsigned flags) {
+  return flags ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+CUresult cuDriverGetVersion(int *out) {
+  *out = 13000;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetCount(int *out) {
+  *out = 1;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGet(CUdevice *out, int ordinal) {
+  *out = ordinal;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetName(char *out, int length, CUdevice device) {
+  (void)device;
+  snprintf(out, (size_t)length, "host model");
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetAttribute(int *out, int attribute, CUdevice device) {
+  (void)device;
+  *out = attribute == CU_DEVICE_MULTIPROCESSOR_COUNT       ? SMS
+         : attribute == CU_DEVICE_COMPUTE_CAPABILITY_MAJOR ? 9
+         : attribute == CU_DEVICE_COMPUTE_CAPABILITY_MINOR ? 0
+                                                           : 232448;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device) {
+  (void)device;
+  *out = (CUcontext)&current;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
+  return device ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetCurrent(CUcontext *out) {
+  *out = current;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSetCurrent(CUcontext context) {
+  current = context;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetDevice(CUdevice *out) {
+  *out = 0;
+  return current ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult cuCtxSynchronize(void) {
+  return CUDA_SUCCESS;
+}
+
+/* ---- code ---- */
+
+CUresult cuModuleLoadDataEx(CUmodule *out, const void *image, unsigned n, int *options,
+                            void **values) {
+  static struct CUmod_st modules[] = {{false}, {true}};
+  bool ptx = memcmp(image, "\177ELF", 4) != 0;
+  (void)n, (void)options, (void)values;
+  if (!ptx && model_fault("cubin"))
+    return CUDA_ERROR_NO_BINARY_FOR_GPU;
+  *out = &modules[ptx];
+  return CUDA_SUCCESS;
+}
+
+CUresult cuModuleUnload(CUmodule module) {
+  return module ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuModuleGetFunction(CUfunction *out, CUmodule module, const char *name) {
+  static struct CUfunc_st functions[3][2] = {{{STATISTICS, false}, {STATISTICS, true}},
+                                             {{ROUTE, false}, {ROUTE, true}},
+                                             {{ATTEND, false}, {ATTEND, true}}};
+  for (int i = 0; i < 3; i++)
+    if (strstr(name, kernels[i].word)) {
+      *out = &functions[i][module->ptx];
+      return CUDA_SUCCESS;
+    }
+  return CUDA_ERROR_NOT_FOUND;
+}
+
+CUresult cuFuncGetAttribute(int *out, int attribute, CUfunction function) {
+  *out = attribute == CU_FUNC_MAX_THREADS_PER_BLOCK ? 1024
+         : attribute == CU_FUNC_NUM_REGS            ? (function->kernel == ROUTE ? 64 : 168)
+                                                    : 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuFuncSetAttribute(CUfunction function, int attribute, int value) {
+  (void)function, (void)attribute, (void)value;
+  return CUDA_SUCCESS;
+}
+
+/* ---- launches ---- */
+
+CUresult cuTensorMapEncodeTiled(CUtensorMap *out, int type, uint32_t rank, void *address,
+                                const uint64_t *extents, const uint64_t *strides,
+                                const uint32_t *box, const uint32_t *steps, int interleave,
+                                int swizzle, int l2_promotion, int fill) {
+  union model_value value;
+  (void)box, (void)steps, (void)interleave, (void)swizzle, (void)l2_promotion, (void)fill;
+  if (rank != 4 || type != CU_TENSOR_MAP_BFLOAT16)
+    return CUDA_ERROR_INVALID_VALUE;
+  memset(&value, 0, sizeof value);
+  value.map.data = address;
+  for (int i = 0; i < 4; i++) {
+    value.map.extent[i] = (int64_t)extents[i];
+    value.map.stride[i] = i ? (int64_t)strides[i - 1] / 2 : 1;
+  }
+  *out = value.bytes;
+  return CUDA_SUCCESS;
+}
+
+/* Damage that no single kernel does. */
+static void spoil(const struct launch *launch) {
+  launches_run++;
+  const union model_value *args = launch->values;
+  if (launch->kernel == ATTEND && model_fault("second_launch"))
+    args[PISA_ATTEND_o].map.data[0] ^= (uint16_t)(launches_run / 3 % 2);
+  if (launch->kernel == ATTEND && model_fault("ptx") && launch->ptx)
+    args[PISA_ATTEND_o].map.data[0] ^= 0x8000;
+  if (launch->kernel == ROUTE &&
+      model_fault("workspace")) { /* masks are the last part: write behind it */
+    int32_t rows =
+        args[PISA_ROUTE_total_heads].integer * ((args[PISA_ROUTE_n_q].integer + 127) / 128);
+    uint32_t *masks = (uint32_t *)(uintptr_t)args[PISA_ROUTE_masks].pointer;
+    masks[rows * args[PISA_ROUTE_mask_words].integer + 100] = 0;
+  }
+}
+
+static void run(const struct launch *launch) {
+  if (launch->kernel == STATISTICS)
+    model_statistics(launch->values, launch->grid);
+  if (launch->kernel == ROUTE)
+    model_route(launch->values);
+  if (launch->kernel == ATTEND)
+    model_attend(launch->values);
+  spoil(launch);
+}
+
+CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **parameters,
+                          void **extra) {
+  static struct launch now;
+  struct launch *launch = capture ? &capture->launches[capture->n] : &now;
+  if (extra || model_fault("launch") || (capture && capture->n == MAX_LAUNCHES))
+    return CUDA_ERROR_INVALID_VALUE;
+  launch->kernel = function->kernel;
+  launch->ptx = function->ptx;
+  launch->grid = (int)config->grid[0];
+  for (int i = 0; i < kernels[launch->kernel].n; i++)
+    memcpy(&launch->values[i], parameters[i], (size_t)kernels[launch->kernel].bytes[i]);
+  if (capture)
+    capture->n++;
+  else
+    run(launch);
+  return CUDA_SUCCESS;
+}
+
+/* ---- memory: reserved, not touched, so that tensors may lie gigabytes apart ---- */
+
+CUresult cuMemAlloc(CUdeviceptr *out, size_t bytes) {
+  size_t all = bytes + GRAIN;
+  size_t *memory =
+      mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED)
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  *memory = all;
+  *out = (CUdeviceptr)(uintptr_t)memory + GRAIN;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemFree(CUdeviceptr memory) {
+  size_t *start = (size_t *)(uintptr_t)(memory - GRAIN);
+  munmap(start, *start);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetInfo(size_t *available, size_t *total) {
+  *available = *total = (size_t)1 << 40;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemcpyHtoD(CUdeviceptr to, const void *from, size_t bytes) {
+  memcpy((void *)(uintptr_t)to, from, bytes);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemcpyDtoH(void *to, CUdeviceptr from, size_t bytes) {
+  memcpy(to, (const void *)(uintptr_t)from, bytes);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemsetD8(CUdeviceptr memory, unsigned char value, size_t bytes) {
+  memset((void *)(uintptr_t)memory, value, bytes);
+  return CUDA_SUCCESS;
+}
+
+/* ---- streams, events, graphs ---- */
+
+CUresult cuStreamCreate(CUstream *out, unsigned flags) {
+  static int stream;
+  (void)flags;
+  *out = (CUstream)(void *)&stream;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamDestroy(CUstream stream) {
+  return stream ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuStreamSynchronize(CUstream stream) {
+  (void)stream;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuEventCreate(CUevent *out, unsigned flags) {
+  (void)flags;
+  *out = calloc(1, sizeof **out);
+  return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuEventDestroy(CUevent event) {
+  free(event);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuEventRecord(CUevent event, CUstream stream) {
+  (void)stream;
+  clock_gettime(CLOCK_MONOTONIC, &event->at);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuEventSynchronize(CUevent event) {
+  return event ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuEventElapsedTime(float *ms, CUevent begin, CUevent end) {
+  double seconds = (double)(end->at.tv_sec - begin->at.tv_sec);
+  *ms = (float)(1e3 * seconds + 1e-6 * (double)(end->at.tv_nsec - begin->at.tv_nsec));
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamBeginCapture(CUstream stream, int mode) {
+  (void)stream, (void)mode;
+  capture = calloc(1, sizeof *capture);
+  return capture ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuStreamEndCapture(CUstream stream, CUgraph *out) {
+  (void)stream;
+  *out = capture;
+  capture = NULL;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph graph, unsigned long long flags) {
+  struct CUgraph_st *copy = malloc(sizeof *copy);
+  (void)flags;
+  if (!copy)
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  memcpy(copy, graph, sizeof *copy);
+  *out = (CUgraphExec)(void *)copy;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphLaunch(CUgraphExec graph, CUstream stream) {
+  struct CUgraph_st *launches = (struct CUgraph_st *)(void *)graph;
+  (void)stream;
+  for (int i = 0; i < launches->n; i++)
+    run(&launches->launches[i]);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphExecDestroy(CUgraphExec graph) {
+  free(graph);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphDestroy(CUgraph graph) {
+  free(graph);
+  return CUDA_SUCCESS;
+}

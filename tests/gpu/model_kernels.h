@@ -1,0 +1,36 @@
+/* model_kernels.h: what the kernels of runtime/abi.def do, on the host in float: the model driver
+   runs these where a GPU would run compiled code. Independent of the oracle, so that `pisa verify`
+   is tested against something that is right only to rounding; with a fault switched on, against
+   something that is wrong. */
+#ifndef PISA_TESTS_GPU_MODEL_KERNELS_H
+#define PISA_TESTS_GPU_MODEL_KERNELS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "runtime/cuda.h"
+
+/* What the model driver keeps in the 128 bytes of a tensor map. All zero: no such array. */
+struct model_map {
+  uint16_t *data;    /* bf16 */
+  int64_t extent[4]; /* D, rows, heads, batch */
+  int64_t stride[4]; /* in elements; the first is 1 */
+};
+
+union model_value { /* one parameter of a kernel */
+  CUtensorMap bytes;
+  struct model_map map;
+  uint64_t pointer;
+  int32_t integer;
+  float number;
+};
+
+/* The parameters in the order of abi.def. */
+void model_statistics(const union model_value *args, int grid);
+void model_route(const union model_value *args);
+void model_attend(const union model_value *args);
+
+/* Whether PISA_MODEL_FAULT names |fault|. */
+bool model_fault(const char *fault);
+
+#endif

@@ -1,0 +1,89 @@
+#!/bin/sh
+# One test of `pisa verify` or `pisa bench` on the model driver: model_test.sh PISA MAKE_PACK MODEL_LIBRARY JOB [ARGUMENT ...]
+set -u
+pisa=$1 make_pack=$2 model=$3 job=$4
+shift 4
+work=$(mktemp -d) || exit 2
+trap 'rm -rf "$work"' EXIT
+
+fail() {
+  echo "$*"
+  exit 1
+}
+
+pack() {
+  "$make_pack" "$1" "$work/$1.pack" || fail "no sample pack $1"
+  echo "$work/$1.pack"
+}
+
+# expect CODE COMMAND...: runs it into $work/out and $work/err.
+expect() {
+  wanted=$1
+  shift
+  "$@" >"$work/out" 2>"$work/err"
+  code=$?
+  [ $code = "$wanted" ] && return
+  cat "$work/out" "$work/err"
+  fail "exit $code, expected $wanted: $*"
+}
+
+case $job in
+no_device) # no driver: exit 2 and a sentence, no output
+  file=$(pack dense)
+  for command in verify bench; do
+    expect 2 env PISA_LIBCUDA="$work/none" "$pisa" $command "$file"
+    grep -q "cannot open the CUDA driver" "$work/err" || fail "$command: no word about the driver"
+    [ -s "$work/out" ] && fail "$command: prints results without a device"
+    expect 2 "$pisa" $command "$work/no.pack"
+    expect 1 "$pisa" $command
+    expect 1 "$pisa" $command "$file" --tokens 12,x
+    expect 1 "$pisa" $command "$file" --density 0.5 --keep 3
+    expect 0 "$pisa" $command --help
+  done
+  expect 1 "$pisa" verify "$file" --case nothing
+  ;;
+bench)
+  file=$(pack hybrid)
+  expect 0 env PISA_LIBCUDA="$model" "$pisa" bench "$file" --tokens 65 --heads 1 --json
+  grep -q '"statistics_ms": [0-9.]*, "route_ms": [0-9.]*, "attend_ms"' "$work/out" || fail "no times in the JSON line"
+  expect 1 env PISA_LIBCUDA="$model" "$pisa" bench "$file" --rounds 4
+  ;;
+right) # everything is right to rounding: the small cases and those with special inputs pass
+  file=$(pack "$1")
+  export PISA_LIBCUDA="$model"
+  expect 0 "$pisa" verify "$file" --quick --both
+  expect 0 "$pisa" verify "$file" --quick --no-poison --ptx
+  for name in batch gapped far cross_short cross_long scale keep_1 keep_3 keep_3_ragged keep_all first_order incoherent \
+    large constant_v permuted ties nonfinite; do
+    [ "$1" = dense ] && case $name in keep* | incoherent | ties) continue ;; esac
+    expect 0 "$pisa" verify "$file" --case $name
+    grep -q ' ok$' "$work/out" || fail "$name: no case ran"
+  done
+  ;;
+fault) # the fault is found, in the case that is there for it
+  file=$(pack "$2")
+  [ "$3" = random ] && set -- "$1" "$2" random --quick
+  expect 0 env PISA_LIBCUDA="$model" "$pisa" verify "$file" --both --case "$3" ${4:-}
+  expect 3 env PISA_LIBCUDA="$model" PISA_MODEL_FAULT="$1" "$pisa" verify "$file" --both --case "$3" ${4:-}
+  ;;
+fragment) # a mark needs the complete list: a quick run earns none
+  record=$1
+  command -v python3 >/dev/null || exit 0
+  file=$(pack dense)
+  expect 0 env PISA_LIBCUDA="$model" "$pisa" verify "$file" --quick --both --json
+  cp "$work/out" "$work/quick"
+  expect 0 python3 "$record" fragment "$work/quick" --driver 1.0 -o "$work/none.json"
+  grep -q sha256 "$work/none.json" && fail "a quick run earned a mark"
+  sed 's/"complete": false/"complete": true/' "$work/quick" >"$work/whole"
+  expect 0 python3 "$record" fragment "$work/whole" --driver 1.0 -o "$work/two.json"
+  [ "$(grep -c sha256 "$work/two.json")" = 2 ] || fail "a complete run earns a mark for the cubin and one for the PTX"
+  sed 's/"code": "ptx"\(.*\)"passed": true/"code": "ptx"\1"passed": false/' "$work/whole" >"$work/half"
+  expect 0 python3 "$record" fragment "$work/half" --driver 1.0 -o "$work/half.json"
+  grep -q sha256 "$work/half.json" && fail "a failed PTX left a mark"
+  mkdir "$work/docs"
+  expect 0 python3 "$record" merge --validation "$work/two.json" --docs "$work/docs"
+  expect 0 python3 "$record" merge --validation "$work/two.json" --docs "$work/docs"
+  cmp -s "$work/two.json" "$work/docs/validation.json" || fail "merging twice changed the record"
+  ;;
+*) fail "no job $job" ;;
+esac
