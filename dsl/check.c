@@ -10,8 +10,12 @@
 
 enum { MAX_NAME = 64 }; /* letters of a spec's name; it becomes part of file names */
 
+struct span written_at(const struct checker *c, const char *name, enum home home) {
+  return c->seen[field_find(name, home) - fields];
+}
+
 bool was_written(const struct checker *c, const char *name, enum home home) {
-  return !span_is_nowhere(c->seen[field_find(name, home) - fields]);
+  return !span_is_nowhere(written_at(c, name, home));
 }
 
 bool check_once(struct checker *c, const struct field *field, struct span span) {

@@ -55,6 +55,8 @@ bool check_once(struct checker *checker, const struct field *field, struct span 
  */
 bool check_only_block(struct checker *checker, const struct field *field,
                       const struct ast_statement *statement, const struct ast_word *extra);
+/* Where the word |name| was written; {0, 0}: it was not. */
+struct span written_at(const struct checker *checker, const char *name, enum home home);
 bool was_written(const struct checker *checker, const char *name, enum home home);
 /* The words of |statement| behind the keyword; NULL after reporting when there are none, several
  * phrases, or braces. */

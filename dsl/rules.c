@@ -34,11 +34,10 @@ static void rule_heads(struct checker *c, const struct spec *s) {
 
 /* `all exact` reads every block: nothing else of the method has a meaning. */
 static void rule_dense(struct checker *c, const struct spec *s) {
-  struct span where = s->attend.all_span;
   if (s->route.kind != ROUTE_NONE)
     rule(c, s->route.span, E_ALL_EXACT, "route");
   if (was_written(c, "selected", HOME_ATTEND))
-    rule(c, where, E_ALL_EXACT, "selected");
+    rule(c, written_at(c, "selected", HOME_ATTEND), E_ALL_EXACT, "selected");
   if (was_written(c, "rest", HOME_ATTEND))
     rule(c, s->attend.rest_span, E_ALL_EXACT, "rest");
   if (s->attend.mass_second_order)

@@ -8,7 +8,8 @@
 #   same PISAC FILE.pisa              accepted, also with ';' and line breaks exchanged; the canonical text reads back
 #                                     as itself; the layout is that of `pisac fmt`
 #   examples PISAC LANGUAGE.md        every fenced example is accepted, or refused with the message that follows
-#   messages PISAC MESSAGES.h DIR     every sentence of MESSAGES.h is in an .err file of DIR
+#   messages PISAC DSL_DIR DIR        every error of DSL_DIR has its sentence in messages.h, and every sentence is in an
+#                                     .err file of DIR
 #   clauses PISAC LANGUAGE.md FILE... every clause that FILEs cite exists
 # With PISA_UPDATE=1 in the environment, goldens are written instead of compared.
 set -eu
@@ -106,11 +107,16 @@ examples)
   [ "$n" -gt 5 ]
   ;;
 messages)
+  for source in "$1"/*.[cly]; do
+    tr '\n' ' ' <"$source" | grep -oE '(diag_error|rule)\([^;]*;' | grep -v ' E_[A-Z]' | grep -E '"[^"]* [^"]*"' || continue
+    echo "$source: an error whose sentence is not in messages.h"
+    exit 1
+  done
   # A sentence becomes a pattern: %s, %d and the like match anything.
-  sed -e ':join' -e '/\\$/{N;s/\\\n//;b join' -e '}' "$1" |
+  sed -e ':join' -e '/\\$/{N;s/\\\n//;b join' -e '}' "$1/messages.h" |
     sed -n 's/^#define \(E_[A-Z_]*\) *"\(.*\)"$/\1 \2/p' |
     sed -e 's/" *"//g' -e 's/[].*^$+?(){}|\\[]/\\&/g' -e 's/%0*[0-9]*[lz]*[a-z]/.*/g' >"$scratch/patterns"
-  [ "$(wc -l <"$scratch/patterns")" = "$(grep -c '^#define E_' "$1")" ]
+  [ "$(wc -l <"$scratch/patterns")" = "$(grep -c '^#define E_' "$1/messages.h")" ]
   cat "$2"/*.err >"$scratch/seen"
   missing=0
   while read -r id pattern; do
@@ -124,7 +130,7 @@ clauses)
   language=$1
   shift
   missing=0
-  for clause in $(cat "$@" | grep -oE '§[0-9]+(\.[0-9]+)?|"[0-9]\.[0-9]+?"|"[3-9]", \.read' | grep -oE '[0-9]+(\.[0-9]+)?' |
+  for clause in $(cat "$@" | grep -oE '§[0-9]+(\.[0-9]+)?|"[0-9](\.[0-9]+)?"' | grep -oE '[0-9]+(\.[0-9]+)?' |
     sort -u); do
     grep -Eq "^#+ $clause[. ]" "$language" && continue
     echo "no clause $clause in $language"
