@@ -131,6 +131,8 @@ val at_const(struct ir *k, val pointer, int64_t byte_offset);
 val at_row(struct ir *k, val pointer, val row, val row_bytes);
 val load(struct ir *k, type t, val pointer, int align);
 void store(struct ir *k, val v, val pointer, int align);
+/* One f32 to global memory where |condition| holds: predicated, not branched. */
+void store_if(struct ir *k, val condition, val f32_value, val global_pointer);
 val is_null_pointer(struct ir *k, val global_pointer);
 val shared_address(struct ir *k, val shared_pointer); /* i32 */
 val shared_pointer(struct ir *k, val address);

@@ -32,6 +32,12 @@ void store(struct ir *k, val v, val pointer, int align) {
   OP(k, "llvm.store", NO_TYPE, alignment(attributes, sizeof attributes, align), v, pointer);
 }
 
+void store_if(struct ir *k, val condition, val v, val pointer) {
+  const val operands[] = {pointer, v, widen_bool(k, condition)};
+  ir_asm(k, "{.reg .pred p; setp.ne.b32 p, $2, 0; @p st.global.f32 [$0], $1;}", "l,f,r,~{memory}",
+         NO_TYPE, 0, NULL, 3, operands);
+}
+
 val is_null_pointer(struct ir *k, val global_pointer) {
   val bits = OP(k, "llvm.ptrtoint", k->i64, "", global_pointer);
   return is_eq(k, bits, i64(k, 0));

@@ -181,6 +181,8 @@ static void produce_queries_and_keys(struct ir *k, const struct attend *a) {
     load_queries(k, a, &query, item);
     load_tiles(k, a, &a->keys, &key, &cursor, item, ARG(k), ARG(k_mean));
   }
+  ring_pass_empty(k, &a->queries, &query);
+  ring_pass_empty(k, &a->keys, &key);
 }
 
 static void produce_values(struct ir *k, const struct attend *a) {
@@ -295,10 +297,9 @@ struct rows { /* the state of a warpgroup's 64 query rows */
   struct rowvec m, l, g;
 };
 
+/* One arrival per consumer warp. */
 static void release(struct ir *k, const struct rows *x, const struct ring *ring, struct slot slot) {
-  IF (k, x->is_lane_0) {
-    ring_release(k, ring, slot);
-  }
+  ring_release_if(k, ring, slot, x->is_lane_0);
 }
 
 /* s = q k^T */
@@ -420,22 +421,22 @@ static void open_first_item(struct ir *k, const struct attend *a, struct rows *x
   frag_a_copy(k, &x->p, &x->p_next);
 }
 
-/* LSE = ln 2 (c m + log2 l), natural logarithm, one lane of each quad. */
+/* LSE = ln 2 (c m + log2 l), natural logarithm, by one lane of each quad, where it is asked for. */
 static void store_lse(struct ir *k, const struct attend *a, struct rows *x, struct item item,
                       struct rowval m, struct rowval l) {
+  const double ln2 = 0.69314718055994530942;
   val row_in_block = add(k, mul_const(k, x->group, GROUP_ROWS), frag_lane_row(k, &a->lanes));
   val row = add(k, item.q_row, row_in_block);
-  val first_of_quad = is_eq(k, frag_lane_column(k, &a->lanes), i32(k, 0));
   val bh = udiv(k, item.index, ARG(q_blocks));
   val base = mul(k, widen(k, bh), widen(k, ARG(n_q)));
+  val first_of_quad = is_eq(k, frag_lane_column(k, &a->lanes), i32(k, 0));
+  val wanted = both(k, first_of_quad, bit_not(k, is_null_pointer(k, ARG(lse))));
   for (int r = 0; r < FRAG_ROWS; r++) {
-    const double ln2 = 0.69314718055994530942;
     val log2_sum = fused(k, m.r[r], ARG(scale_log2), log2_approx(k, l.r[r]));
     val r_row = add_const(k, row, 8 * r);
-    IF (k, both(k, first_of_quad, is_lt(k, r_row, ARG(n_q)))) {
-      val address = at(k, ARG(lse), mul_const(k, add(k, base, widen(k, r_row)), 4));
-      store(k, mul(k, log2_sum, f32(k, ln2)), address, 4);
-    }
+    val address = at(k, ARG(lse), mul_const(k, add(k, base, widen(k, r_row)), 4));
+    val inside = is_lt(k, r_row, ARG(n_q));
+    store_if(k, both(k, wanted, inside), mul(k, log2_sum, f32(k, ln2)), address);
   }
 }
 
@@ -472,14 +473,11 @@ static void cross_to_next_item(struct ir *k, const struct attend *a, struct rows
     frag_a_load(k, &x->gq, &q, &a->lanes);
     frag_a_scale_rows(k, &x->gq, (struct rowval){{quad_sum(k, g.r[0]), quad_sum(k, g.r[1])}});
   }
-  val after = add(k, index, cta_count(k));
-  val has_next = is_lt(k, after, ARG(items));
-  struct tile_mask mask = first_mask(k, a, choose(k, has_next, after, index));
+  val after = add(k, index, cta_count(k)), last = add_const(k, ARG(items), -1);
+  struct tile_mask mask = first_mask(k, a, smin(k, after, last));
 
-  IF (k, has_next) {
-    ring_wait(k, &a->queries, next_query);
-    ring_wait(k, &a->keys, key);
-  }
+  ring_wait(k, &a->queries, next_query);
+  ring_wait(k, &a->keys, key);
   turn_take(k, &x->turn);
   scores(k, a, x, next_query, key);
   ring_wait(k, &a->values, value);
@@ -493,11 +491,12 @@ static void cross_to_next_item(struct ir *k, const struct attend *a, struct rows
   }
   wgmma_commit(k);
   turn_pass(k, &x->turn);
+  struct rowval sums = {{quad_sum(k, l.r[0]), quad_sum(k, l.r[1])}};
+  struct rowval inverse = {{reciprocal_approx(k, sums.r[0]), reciprocal_approx(k, sums.r[1])}};
+  store_lse(k, a, x, item, m, sums);
 
   wgmma_wait(k, 1, &x->s, 0, NULL);
-  IF (k, has_next) {
-    release(k, x, &a->keys, key);
-  }
+  release(k, x, &a->keys, key);
   mask_first(k, a, x, &mask);
   softmax_first(k, x);
 
@@ -510,12 +509,7 @@ static void cross_to_next_item(struct ir *k, const struct attend *a, struct rows
     ring_advance(k, &a->values, &x->value);
   }
   frag_a_copy(k, &x->p, &x->p_next);
-  struct rowval sums = {{quad_sum(k, l.r[0]), quad_sum(k, l.r[1])}};
-  struct rowval inverse = {{reciprocal_approx(k, sums.r[0]), reciprocal_approx(k, sums.r[1])}};
   store_output(k, a, x, item, query, inverse);
-  IF (k, bit_xor(k, is_null_pointer(k, ARG(lse)), is_eq(k, i32(k, 0), i32(k, 0)))) {
-    store_lse(k, a, x, item, m, sums);
-  }
   ring_advance(k, &a->queries, &x->query);
   ring_advance(k, &a->keys, &x->key);
 }

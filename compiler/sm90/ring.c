@@ -46,6 +46,13 @@ void ring_expect(struct ir *k, const struct ring *ring, struct slot slot, int by
   mbarrier_expect(k, ring_full(k, ring, slot), bytes);
 }
 
+void ring_pass_empty(struct ir *k, const struct ring *ring, struct ring_place *place) {
+  struct slot slot = ring_slot(k, place);
+  ring_acquire(k, ring, slot);
+  mbarrier_arrive(k, ring_full(k, ring, slot));
+  ring_advance(k, ring, place);
+}
+
 val ring_full(struct ir *k, const struct ring *ring, struct slot slot) {
   return barrier(k, ring, slot.stage, false);
 }
@@ -56,6 +63,10 @@ void ring_wait(struct ir *k, const struct ring *ring, struct slot slot) {
 
 void ring_release(struct ir *k, const struct ring *ring, struct slot slot) {
   mbarrier_arrive(k, barrier(k, ring, slot.stage, true));
+}
+
+void ring_release_if(struct ir *k, const struct ring *ring, struct slot slot, val condition) {
+  mbarrier_arrive_if(k, barrier(k, ring, slot.stage, true), condition);
 }
 
 val ring_address(struct ir *k, const struct ring *ring, struct slot slot) {

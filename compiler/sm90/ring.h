@@ -43,11 +43,15 @@ struct slot ring_next(struct ir *k, const struct ring *ring, struct slot slot);
 
 void ring_acquire(struct ir *k, const struct ring *ring, struct slot slot);
 void ring_expect(struct ir *k, const struct ring *ring, struct slot slot, int bytes);
+/* A stage without data, so that consumers may run one step past the end without asking whether
+ * there is one. */
+void ring_pass_empty(struct ir *k, const struct ring *ring, struct ring_place *place);
 val ring_full(struct ir *k, const struct ring *ring,
               struct slot slot); /* shared pointer, for tma_load */
 void ring_wait(struct ir *k, const struct ring *ring, struct slot slot);
 void ring_release(struct ir *k, const struct ring *ring,
                   struct slot slot); /* by the calling thread */
+void ring_release_if(struct ir *k, const struct ring *ring, struct slot slot, val condition);
 val ring_address(struct ir *k, const struct ring *ring, struct slot slot); /* i32, of the stage */
 
 #endif

@@ -65,6 +65,12 @@ void mbarrier_arrive(struct ir *k, val barrier) {
   OP(k, "nvvm.mbarrier.arrive", k->i64, "", barrier);
 }
 
+void mbarrier_arrive_if(struct ir *k, val barrier, val condition) {
+  IF (k, condition) {
+    mbarrier_arrive(k, barrier);
+  }
+}
+
 void mbarrier_wait(struct ir *k, val barrier, val parity) {
   OP(k, "nvvm.mbarrier.try_wait.parity", NO_TYPE, "", barrier, parity, i32(k, WAIT_TICKS));
 }
