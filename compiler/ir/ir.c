@@ -35,13 +35,18 @@ void ir_init(struct ir *k, MlirContext context, MlirModule module) {
   k->i32 = ir_type(k, "i32");
   k->i64 = ir_type(k, "i64");
   k->f32 = ir_type(k, "f32");
-  k->bf16 = ir_type(k, "bf16");
-  k->bf16x2 = ir_type(k, "vector<2xbf16>");
   k->f32x2 = ir_type(k, "vector<2xf32>");
   k->i32x4 = ir_type(k, "vector<4xi32>");
   k->ptr = ir_type(k, "!llvm.ptr");
   k->global = ir_type(k, "!llvm.ptr<1>");
   k->shared = ir_type(k, "!llvm.ptr<3>");
+  ir_set_half(k, false);
+}
+
+void ir_set_half(struct ir *k, bool is_f16) {
+  k->half = ir_type(k, is_f16 ? "f16" : "bf16");
+  k->half_x2 = ir_type(k, is_f16 ? "vector<2xf16>" : "vector<2xbf16>");
+  k->half_name = is_f16 ? "f16" : "bf16";
 }
 
 void ir_here(struct ir *k, const char *file, int line) {

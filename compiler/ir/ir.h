@@ -27,7 +27,9 @@ struct ir {
   MlirModule module;
   MlirLocation location; /* of the next op; scopes set it to the emitting C line */
   MlirBlock block;       /* new ops are appended here */
-  type i1, i16, i32, i64, f32, bf16, bf16x2, f32x2, i32x4, ptr, global, shared;
+  type i1, i16, i32, i64, f32, f32x2, i32x4, ptr, global, shared;
+  type half, half_x2;    /* 16-bit type of the kernel's arrays: bf16 or f16 */
+  const char *half_name; /* as PTX spells it */
 
   /* of the kernel being emitted */
   const struct ir_arg *args;
@@ -42,6 +44,8 @@ struct ir {
 };
 
 void ir_init(struct ir *k, MlirContext context, MlirModule module);
+/* The 16-bit type of the kernels emitted from here on; bf16 until set. */
+void ir_set_half(struct ir *k, bool is_f16);
 /* Location of the ops that follow; FOR, IF and the tile layer's scopes call it. */
 void ir_here(struct ir *k, const char *file, int line);
 
@@ -113,12 +117,12 @@ val widen_bool(struct ir *k, val condition); /* i1 -> i32, 0 or 1 */
 val to_float(struct ir *k, val i32_value);   /* signed */
 val bits_of(struct ir *k, val f32_value);    /* f32 -> i32, same bits */
 val float_of(struct ir *k, val i32_bits);
-val round_bf16(struct ir *k, val f32_value); /* f32 -> bf16, to nearest even */
-val pack_bf16(struct ir *k, val lo,
+val round_half(struct ir *k, val f32_value); /* f32 -> half, to nearest even */
+val pack_half(struct ir *k, val lo,
               val hi); /* two f32 -> i32, rounded to nearest even, lo in the low half */
-val bf16_lo(struct ir *k, val pair); /* low half of an i32 pair -> f32 */
-val bf16_hi(struct ir *k, val pair);
-val bf16_blend(struct ir *k, val x, val wx, val y, val wy); /* pairs: x wx + y wy in f32, rounded */
+val half_lo(struct ir *k, val pair); /* low half of an i32 pair -> f32 */
+val half_hi(struct ir *k, val pair);
+val half_blend(struct ir *k, val x, val wx, val y, val wy); /* pairs: x wx + y wy in f32, rounded */
 val element(struct ir *k, val vector, int i, type t);
 val pack2(struct ir *k, val a, val b);   /* two f32 (i32) -> a vector of two */
 val pack4(struct ir *k, const val v[4]); /* four i32 -> vector<4xi32> */

@@ -239,27 +239,36 @@ val float_of(struct ir *k, val v) {
   return OP(k, "llvm.bitcast", k->f32, "", v);
 }
 
-val round_bf16(struct ir *k, val v) {
-  return OP(k, "arith.truncf", k->bf16, "", v);
+val round_half(struct ir *k, val v) {
+  return OP(k, "arith.truncf", k->half, "", v);
 }
 
-val pack_bf16(struct ir *k, val lo, val hi) {
+val pack_half(struct ir *k, val lo, val hi) {
   val pair = pack2(k, lo, hi);
-  return OP(k, "llvm.bitcast", k->i32, "", OP(k, "arith.truncf", k->bf16x2, "", pair));
+  return OP(k, "llvm.bitcast", k->i32, "", OP(k, "arith.truncf", k->half_x2, "", pair));
 }
 
-val bf16_lo(struct ir *k, val pair) {
-  return float_of(k, shift_left(k, pair, i32(k, 16)));
+/* bf16 is the high half of an f32: a shift. */
+static val half_at(struct ir *k, val pair, int i) {
+  if (mlirTypeIsABF16(k->half)) {
+    return float_of(k, i ? bit_and(k, pair, i32(k, -65536)) : shift_left(k, pair, i32(k, 16)));
+  }
+  val both = OP(k, "llvm.bitcast", k->half_x2, "", pair);
+  return OP(k, "arith.extf", k->f32, "", element(k, both, i, k->half));
 }
 
-val bf16_hi(struct ir *k, val pair) {
-  return float_of(k, bit_and(k, pair, i32(k, -65536)));
+val half_lo(struct ir *k, val pair) {
+  return half_at(k, pair, 0);
 }
 
-val bf16_blend(struct ir *k, val x, val wx, val y, val wy) {
-  val lo = fused(k, bf16_lo(k, x), wx, mul(k, bf16_lo(k, y), wy));
-  val hi = fused(k, bf16_hi(k, x), wx, mul(k, bf16_hi(k, y), wy));
-  return pack_bf16(k, lo, hi);
+val half_hi(struct ir *k, val pair) {
+  return half_at(k, pair, 1);
+}
+
+val half_blend(struct ir *k, val x, val wx, val y, val wy) {
+  val lo = fused(k, half_lo(k, x), wx, mul(k, half_lo(k, y), wy));
+  val hi = fused(k, half_hi(k, x), wx, mul(k, half_hi(k, y), wy));
+  return pack_half(k, lo, hi);
 }
 
 val element(struct ir *k, val vector, int i, type t) {

@@ -38,6 +38,7 @@ enum { GROUPS = 2, GROUP_ROWS = 64, CONSUMER_WARPS = 8, MASK_WORDS = 4 };
 
 struct attend { /* what both roles know */
   const struct plan_attend *plan;
+  int columns; /* of every tile: head_dim in whole panels */
   struct lanes lanes;
   struct ring queries, keys, values;
   val exact_tiles, full_tiles, tiles; /* full: exact tiles without a masked column */
@@ -45,16 +46,17 @@ struct attend { /* what both roles know */
 };
 
 struct item {
-  val index, q_row; /* first row of the query block */
-  struct place4 place;
+  val index, q_row;    /* first row of the query block */
+  struct place4 q, kv; /* kv: of the key/value head that this query head reads */
 };
 
 static struct item item_at(struct ir *k, const struct attend *a, val index) {
   val bh = udiv(k, index, ARG(q_blocks));
   val block = sub(k, index, mul(k, bh, ARG(q_blocks)));
   val batch = udiv(k, bh, ARG(heads));
-  val row = mul_const(k, block, a->plan->tile_q);
-  return (struct item){index, row, {row, sub(k, bh, mul(k, batch, ARG(heads))), batch}};
+  val row = mul_const(k, block, a->plan->tile_q), head = sub(k, bh, mul(k, batch, ARG(heads)));
+  val kv_head = a->plan->group == 1 ? head : udiv(k, head, i32(k, a->plan->group));
+  return (struct item){index, row, {row, head, batch}, {row, kv_head, batch}};
 }
 
 static struct place4 place_row(struct place4 place, val row) {
@@ -127,7 +129,7 @@ static struct tile_rows cursor_take(struct ir *k, const struct attend *a, const 
 
 static struct tile kv_tile(struct ir *k, const struct attend *a, const struct ring *ring,
                            struct slot slot) {
-  return tile_new(k, ring_address(k, ring, slot), a->plan->tile_k, a->plan->head_dim);
+  return tile_new(k, ring_address(k, ring, slot), a->plan->tile_k, a->columns);
 }
 
 /* One 128-row stage of |ring| from two 64-row boxes. */
@@ -149,14 +151,14 @@ static void load_tiles(struct ir *k, const struct attend *a, const struct ring *
   FOR (k, t, i32(k, 0), a->tiles) {
     struct tile_rows rows = cursor_take(k, a, cursor, t);
     val map = is_null(rows.is_mean) ? exact_map : choose(k, rows.is_mean, mean_map, exact_map);
-    load_stage(k, a, ring, where, map, item.place, rows.row);
+    load_stage(k, a, ring, where, map, item.kv, rows.row);
   }
 }
 
 static struct tile query_tile(struct ir *k, const struct attend *a, struct slot slot, val group) {
-  int bytes = tile_bytes(GROUP_ROWS, a->plan->head_dim);
+  int bytes = tile_bytes(GROUP_ROWS, a->columns);
   val address = add(k, ring_address(k, &a->queries, slot), mul_const(k, group, bytes));
-  return tile_new(k, address, GROUP_ROWS, a->plan->head_dim);
+  return tile_new(k, address, GROUP_ROWS, a->columns);
 }
 
 static void load_queries(struct ir *k, const struct attend *a, struct ring_place *where,
@@ -167,7 +169,7 @@ static void load_queries(struct ir *k, const struct attend *a, struct ring_place
   for (int g = 0; g < GROUPS; g++) {
     struct tile tile = query_tile(k, a, slot, i32(k, g));
     val row = add_const(k, item.q_row, GROUP_ROWS * g);
-    tma_load_rows(k, &tile, 0, ARG(q), place_row(item.place, row), ring_full(k, &a->queries, slot));
+    tma_load_rows(k, &tile, 0, ARG(q), place_row(item.q, row), ring_full(k, &a->queries, slot));
   }
   ring_advance(k, &a->queries, where);
 }
@@ -194,7 +196,7 @@ static void produce_values(struct ir *k, const struct attend *a) {
     load_tiles(k, a, &a->values, &value, &cursor, item, ARG(v), ARG(v_mean));
     if (a->plan->first_order) {
       const val rows[2] = {i32(k, 0), i32(k, BOX_ROWS)};
-      load_stage(k, a, &a->values, &value, ARG(h_sum), item.place, rows);
+      load_stage(k, a, &a->values, &value, ARG(h_sum), item.kv, rows);
     }
   }
 }
@@ -451,11 +453,21 @@ static void store_output(struct ir *k, const struct attend *a, struct rows *x, s
   IF (k, is_eq(k, warp_in_group, i32(k, 0))) {
     ONE_THREAD (k) {
       val row = add(k, item.q_row, mul_const(k, x->group, GROUP_ROWS));
-      tma_store_rows(k, &tile, ARG(o), place_row(item.place, row));
+      tma_store_rows(k, &tile, ARG(o), place_row(item.q, row));
       tma_store_drain(k);
       ring_release(k, &a->queries, query);
     }
   }
+}
+
+/* g of the whole row, less the gain that h_sum carries in fp16 packs. */
+static struct rowval tail_mass(struct ir *k, const struct attend *a, struct rowval g) {
+  struct rowval mass = {{quad_sum(k, g.r[0]), quad_sum(k, g.r[1])}};
+  if (a->plan->type != TYPE_FP16) {
+    return mass;
+  }
+  val gain = f32(k, 1.0 / PISA_FP16_H_GAIN);
+  return (struct rowval){{mul(k, mass.r[0], gain), mul(k, mass.r[1], gain)}};
 }
 
 /* The end of an item and the beginning of the next: the last p v and (g q) Hsum of this one are
@@ -471,7 +483,7 @@ static void cross_to_next_item(struct ir *k, const struct attend *a, struct rows
   if (first_order) {
     struct tile q = query_tile(k, a, query, x->group);
     frag_a_load(k, &x->gq, &q, &a->lanes);
-    frag_a_scale_rows(k, &x->gq, (struct rowval){{quad_sum(k, g.r[0]), quad_sum(k, g.r[1])}});
+    frag_a_scale_rows(k, &x->gq, tail_mass(k, a, g));
   }
   val after = add(k, index, cta_count(k)), last = add_const(k, ARG(items), -1);
   struct tile_mask mask = first_mask(k, a, smin(k, after, last));
@@ -576,7 +588,8 @@ static void count_tiles(struct ir *k, struct attend *a) {
 
 static void lay_out_rings(struct attend *a) {
   const struct plan_attend *p = a->plan;
-  int q_bytes = tile_bytes(p->tile_q, p->head_dim), kv_bytes = tile_bytes(p->tile_k, p->head_dim);
+  a->columns = tile_columns(p->head_dim);
+  int q_bytes = tile_bytes(p->tile_q, a->columns), kv_bytes = tile_bytes(p->tile_k, a->columns);
   int q_barriers = p->barrier_offset, k_barriers = q_barriers + ring_barrier_bytes(p->q_stages);
   int v_barriers = k_barriers + ring_barrier_bytes(p->k_stages);
   a->queries = (struct ring){p->q_stages, p->q_offset, q_bytes, q_barriers};
@@ -587,9 +600,10 @@ static void lay_out_rings(struct attend *a) {
 
 void kernel_attend(struct ir *k, const struct plan_attend *plan) {
   assert(plan->tile_k == 128 && plan->tile_q == GROUPS * GROUP_ROWS && plan->block == 64);
-  assert(!plan->first_order || plan->head_dim == plan->tile_k);
+  assert(plan->head_dim % K_STEP == 0 && plan->head_dim <= plan->tile_k);
   struct attend a = {.plan = plan};
   lay_out_rings(&a);
+  ir_set_half(k, plan->type == TYPE_FP16);
   kernel_begin(k, PISA_ATTEND_N_ARGS, attend_args);
   a.lanes = lanes_new(k);
   count_tiles(k, &a);

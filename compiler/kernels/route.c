@@ -90,7 +90,7 @@ static struct words blended_words(struct ir *k, const struct route *a, val i) {
   val inverse = reciprocal_approx(k, add(k, nx, ny));
   val wx = mul(k, nx, inverse), wy = mul(k, ny, inverse);
   for (int w = 0; w < words_per_lane(a); w++) {
-    x.word[w] = bf16_blend(k, x.word[w], wx, y.word[w], wy);
+    x.word[w] = half_blend(k, x.word[w], wx, y.word[w], wy);
   }
   return x;
 }
@@ -386,7 +386,7 @@ static void reduce_h(struct ir *k, const struct route *a, val cta) {
   }
   val pair[PER_THREAD / 2];
   for (int i = 0; i < PER_THREAD / 2; i++) {
-    pair[i] = pack_bf16(k, mul(k, get(k, sum[2 * i]), ARG(h_scale)),
+    pair[i] = pack_half(k, mul(k, get(k, sum[2 * i]), ARG(h_scale)),
                         mul(k, get(k, sum[2 * i + 1]), ARG(h_scale)));
   }
   val out = at_row(k, ARG(h_sum), head, i32(k, elements * BF16));
@@ -398,6 +398,7 @@ static void reduce_h(struct ir *k, const struct route *a, val cta) {
 void kernel_route(struct ir *k, const struct plan_route *plan) {
   assert(plan->rows_per_cta == MMA_ROWS && plan->kernel.threads == 32 * WARPS);
   assert(plan->query == BLOCK || plan->query == 2 * BLOCK);
+  ir_set_half(k, plan->type == TYPE_FP16);
   kernel_begin(k, PISA_ROUTE_N_ARGS, route_args);
   struct route a = {.plan = plan, .lanes = lanes_new(k)};
   launch_handover(k);

@@ -1,6 +1,6 @@
 /* statistics: one pass over q, k and v. For every block j of 64 rows of a head
 
-       qbar_j, kbar_j, vbar_j      means over the block's rows, stored as bf16
+       qbar_j, kbar_j, vbar_j      means over the block's rows, stored as half
        H_j = sum_n (k_n - kbar_j)^T v_n = K^T V - kbar_j vsum_j^T     (D x D, never in memory)
        ||H_j||_F^2                 as 8 partial sums, one per warp, which the reader adds in order
        sum_j H_j                   f32, one partial per CTA and head
@@ -171,7 +171,7 @@ static void store_mean(struct ir *k, const struct statistics *a, const struct su
   const int row_bytes = a->plan->head_dim * BF16;
   val index = add(k, mul(k, block.head, to.blocks), block.j);
   val row = at_row(k, to.array, index, i32(k, row_bytes));
-  rowval_store_bf16(k, mean, at(k, row, mul_const(k, x->group, GROUP_ROWS * BF16)), &a->lanes);
+  rowval_store_half(k, mean, at(k, row, mul_const(k, x->group, GROUP_ROWS * BF16)), &a->lanes);
 }
 
 /* Rank-1 centring with the mean as it is in f32, before it was rounded for storing. */
@@ -286,6 +286,7 @@ static struct statistics statistics_open(struct ir *k, const struct plan_statist
 
 void kernel_statistics(struct ir *k, const struct plan_statistics *plan) {
   assert(plan->block == BOX_ROWS && plan->head_dim == GROUPS * GROUP_ROWS);
+  ir_set_half(k, plan->type == TYPE_FP16);
   kernel_begin(k, PISA_STATISTICS_N_ARGS, statistics_args);
   struct statistics a = statistics_open(k, plan);
   IF (k, is_eq(k, a.lanes.warp, i32(k, 0))) {

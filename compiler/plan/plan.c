@@ -92,7 +92,9 @@ static void choose_statistics(struct arena *arena, struct plan *plan) {
   struct plan_statistics *p = &plan->statistics;
   *p = (struct plan_statistics){
       .kernel = specialised(plan->target, "pisa_statistics"),
+      .type = spec->shape.type,
       .head_dim = spec->shape.head_dim,
+      .group = spec->shape.heads / spec->shape.kv_heads,
       .block = 64,
       .producer_registers = PRODUCER_REGISTERS,
       .consumer_registers = CONSUMER_REGISTERS,
@@ -117,7 +119,9 @@ static void choose_route(struct plan *plan) {
   const struct spec *spec = plan->spec;
   plan->route = (struct plan_route){
       .kernel = {.entry = "pisa_route", .threads = 512},
+      .type = spec->shape.type,
       .head_dim = spec->shape.head_dim,
+      .group = spec->shape.heads / spec->shape.kv_heads,
       .query = plan_query(spec),
       .rows_per_cta = 16,
       .log_covariance = ranks_by_covariance(spec),
@@ -188,7 +192,9 @@ static void choose_attend(struct arena *arena, struct plan *plan) {
   const struct spec *spec = plan->spec;
   struct plan_attend fixed = {
       .kernel = specialised(plan->target, "pisa_attend"),
+      .type = spec->shape.type,
       .head_dim = spec->shape.head_dim,
+      .group = spec->shape.heads / spec->shape.kv_heads,
       .tile_q = plan_query(spec),
       .block = plan_key(spec),
       .producer_registers = PRODUCER_REGISTERS,

@@ -42,7 +42,9 @@ struct plan_kernel {
  */
 struct plan_statistics {
   struct plan_kernel kernel;
+  enum spec_type type;
   int head_dim;
+  int group;                       /* query heads per key/value head */
   int block;                       /* rows per block: 64 */
   int stages;                      /* ring depth; a stage holds the q, k and v block of one j */
   int producer_registers;          /* setmaxnreg of the loading warpgroup */
@@ -57,7 +59,9 @@ struct plan_statistics {
 /* Scores of block means, top-k per query block, lists and masks. */
 struct plan_route {
   struct plan_kernel kernel;
+  enum spec_type type;
   int head_dim;
+  int group;           /* query heads per key/value head */
   int query;           /* rows per query block, 64 or 128 */
   int rows_per_cta;    /* 16: the m of mma.m16n8k16 */
   bool log_covariance; /* score += ln(||H_j||_F + 1e-5) */
@@ -67,7 +71,9 @@ struct plan_route {
 /* Exact tiles, mean tiles and the first-order term in one online softmax. */
 struct plan_attend {
   struct plan_kernel kernel;
+  enum spec_type type;
   int head_dim;
+  int group;  /* query heads per key/value head */
   int tile_q; /* query rows per CTA: 128, 64 per consumer warpgroup */
   int tile_k; /* keys per tile: 128 = two blocks */
   int block;  /* keys per block: 64 */

@@ -151,13 +151,13 @@ val frag_square_sum(struct ir *k, const struct frag *f) {
 void frag_to_a(struct ir *k, const struct frag_a *a, const struct frag *f) {
   assert(a->columns == f->columns);
   for (int i = 0; i < registers_a(a); i++) {
-    set(k, a->r[i], pack_bf16(k, get(k, f->r[2 * i]), get(k, f->r[2 * i + 1])));
+    set(k, a->r[i], pack_half(k, get(k, f->r[2 * i]), get(k, f->r[2 * i + 1])));
   }
 }
 
 void frag_a_load(struct ir *k, const struct frag_a *a, const struct tile *tile,
                  const struct lanes *lanes) {
-  assert(tile->rows == 64 && tile->columns == a->columns);
+  assert(tile->rows == 64 && tile->columns == tile_columns(a->columns));
   struct tile_lane lane = tile_lane_new(k, tile, lanes);
   for (int s = 0; s < a->columns / K_STEP; s++) {
     val address = tile_lane_address(k, &lane, s), x[4];
@@ -172,20 +172,20 @@ void frag_a_load(struct ir *k, const struct frag_a *a, const struct tile *tile,
 void frag_a_scale_rows(struct ir *k, const struct frag_a *a, struct rowval x) {
   for (int i = 0; i < registers_a(a); i++) {
     val pair = get(k, a->r[i]), scale = x.r[i & 1];
-    set(k, a->r[i], pack_bf16(k, mul(k, bf16_lo(k, pair), scale), mul(k, bf16_hi(k, pair), scale)));
+    set(k, a->r[i], pack_half(k, mul(k, half_lo(k, pair), scale), mul(k, half_hi(k, pair), scale)));
   }
 }
 
 void frag_store_scaled(struct ir *k, const struct frag *f, struct rowval x, const struct tile *tile,
                        const struct lanes *lanes) {
-  assert(tile->rows == 64 && tile->columns == f->columns);
+  assert(tile->rows == 64 && tile->columns == tile_columns(f->columns));
   struct tile_lane lane = tile_lane_new(k, tile, lanes);
   for (int s = 0; s < f->columns / K_STEP; s++) {
     val operands[5] = {tile_lane_address(k, &lane, s)};
     for (int z = 0; z < 4; z++) {
       int i = 2 * (4 * s + z);
       val lo = mul(k, get(k, f->r[i]), x.r[z & 1]), hi = mul(k, get(k, f->r[i + 1]), x.r[z & 1]);
-      operands[1 + z] = pack_bf16(k, lo, hi);
+      operands[1 + z] = pack_half(k, lo, hi);
     }
     ir_asm(k, "stmatrix.sync.aligned.m8n8.x4.shared.b16 [$0], {$1, $2, $3, $4};",
            "r,r,r,r,r,~{memory}", NO_TYPE, 0, NULL, 5, operands);
@@ -203,11 +203,11 @@ void frag_store_f32(struct ir *k, const struct frag *f, val row_0, const struct 
   }
 }
 
-void rowval_store_bf16(struct ir *k, struct rowval x, val row_0, const struct lanes *lanes) {
+void rowval_store_half(struct ir *k, struct rowval x, val row_0, const struct lanes *lanes) {
   val mine = at(k, row_0, mul_const(k, frag_lane_row(k, lanes), 2));
   IF (k, is_eq(k, frag_lane_column(k, lanes), i32(k, 0))) {
     for (int r = 0; r < FRAG_ROWS; r++) {
-      store(k, round_bf16(k, x.r[r]), at_const(k, mine, 2 * 8 * r), 2);
+      store(k, round_half(k, x.r[r]), at_const(k, mine, 2 * 8 * r), 2);
     }
   }
 }

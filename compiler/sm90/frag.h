@@ -4,10 +4,10 @@
    Accumulator, 64 rows x C columns of f32, C/2 registers a thread. Register i = 4 j + 2 r + q holds
        row     16 w + t / 4 + 8 r          r = 0, 1        a thread has two rows ...
        column  8 j + 2 (t mod 4) + q       q = 0, 1        ... and C/4 values of each; the quad of
-   lanes with one t / 4 shares them A operand, 64 rows x C columns of bf16, C/4 registers a thread,
+   lanes with one t / 4 shares them A operand, 64 rows x C columns of half, C/4 registers a thread,
    each a pair of neighbouring columns. Register 4 s + z of k step s (columns [16 s, 16 s + 16)): z
    = 0: row r=0 left half, 1: row r=1 left, 2: r=0 right, 3: r=1 right. So accumulator registers
-   (2i, 2i + 1) rounded to bf16 are exactly A register i: no shuffle between p and p v.
+   (2i, 2i + 1) rounded to half are exactly A register i: no shuffle between p and p v.
 
    A rowvec is one f32 per row of the thread: two. */
 #ifndef PISA_SM90_FRAG_H
@@ -58,7 +58,7 @@ struct rowval frag_row_max(struct ir *k,
                            const struct frag *f); /* over the whole row (quad-reduced) */
 /* f = 2^(c f + offset[row]); returns this thread's part of the row sums (not quad-reduced). */
 struct rowval frag_exp2(struct ir *k, const struct frag *f, val c, struct rowval offset);
-/* f = to bf16 pairs, as the A operand. */
+/* f = to half pairs, as the A operand. */
 void frag_to_a(struct ir *k, const struct frag_a *a, const struct frag *f);
 
 void frag_add(struct ir *k, const struct frag *f, const struct frag *g); /* f += g */
@@ -71,15 +71,15 @@ struct rowval frag_any_column(struct ir *k, const struct frag *f);
 struct rowval rowval_scale(struct ir *k, struct rowval x, val factor);
 
 /* To global memory, |row_0| pointing to the warpgroup's row 0. f as f32 rows of C columns; x as one
-   bf16 a row. */
+   half a row. */
 void frag_store_f32(struct ir *k, const struct frag *f, val row_0, const struct lanes *lanes);
-void rowval_store_bf16(struct ir *k, struct rowval x, val row_0, const struct lanes *lanes);
+void rowval_store_half(struct ir *k, struct rowval x, val row_0, const struct lanes *lanes);
 
 /* A operand <-> a 64-row shared tile. */
 void frag_a_load(struct ir *k, const struct frag_a *a, const struct tile *tile,
                  const struct lanes *lanes);
 void frag_a_scale_rows(struct ir *k, const struct frag_a *a, struct rowval x);
-/* Rounds f, its rows scaled by x, to bf16 into a 64-row tile. fence_async_proxy and group_sync
+/* Rounds f, its rows scaled by x, to half into a 64-row tile. fence_async_proxy and group_sync
    before the copy engine reads it. */
 void frag_store_scaled(struct ir *k, const struct frag *f, struct rowval x, const struct tile *tile,
                        const struct lanes *lanes);

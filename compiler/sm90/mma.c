@@ -2,6 +2,7 @@
 #include "compiler/sm90/mma.h"
 
 #include <assert.h>
+#include <stdio.h>
 
 enum { CHUNK = 32, CHUNK_WORDS = 4, LANE_BYTES = 16, CHAINS = 2 };
 
@@ -42,10 +43,12 @@ static void step(struct ir *k, val c[4], const struct mma_rows *a, const struct 
                           c[1],
                           c[2],
                           c[3]};
-  ir_asm(k,
-         "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-         "{$0, $1, $2, $3}, {$4, $5, $6, $7}, {$8, $9}, {$10, $11, $12, $13};",
-         "=f,=f,=f,=f,r,r,r,r,r,r,f,f,f,f", k->f32, 4, c, 10, operands);
+  char text[160];
+  snprintf(text, sizeof text,
+           "mma.sync.aligned.m16n8k16.row.col.f32.%s.%s.f32 "
+           "{$0, $1, $2, $3}, {$4, $5, $6, $7}, {$8, $9}, {$10, $11, $12, $13};",
+           k->half_name, k->half_name);
+  ir_asm(k, text, "=f,=f,=f,=f,r,r,r,r,r,r,f,f,f,f", k->f32, 4, c, 10, operands);
 }
 
 /* Two chains of dependent products, so that one hides the latency of the other. */

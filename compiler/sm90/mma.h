@@ -1,7 +1,7 @@
 /* mma.h: scores of one warp, 16 rows x 8 columns, A and B rows read straight from memory
-   (mma.m16n8k16, bf16 in, f32 out).
+   (mma.m16n8k16, half in, f32 out).
 
-   A row of D bf16 is cut in chunks of 32; in each, lane t of a quad reads the 16 bytes of elements
+   A row of D half is cut in chunks of 32; in each, lane t of a quad reads the 16 bytes of elements
    8t .. 8t + 7 and takes them as its part of two k steps:
 
        chunk:  |8t, 8t+1|8t+2, 8t+3|8t+4, 8t+5|8t+6, 8t+7|
@@ -20,7 +20,7 @@
 
 enum { MMA_ROWS = 16, MMA_COLUMNS = 8, MMA_MAX_WORDS = 32 };
 
-struct mma_row { /* this lane's part of one row: D / 8 words of two bf16 */
+struct mma_row { /* this lane's part of one row: D / 8 words of two half */
   int head_dim;
   val word[MMA_MAX_WORDS];
 };

@@ -1,10 +1,14 @@
 /* Operands that are all ones; see ones.h. */
 #include "compiler/sm90/ones.h"
 
-enum { ONE_ONE = 0x3F803F80, VECTOR_BYTES = 16 }; /* two bf16 1.0; one store */
+enum { VECTOR_BYTES = 16 }; /* one store */
+
+static val one_one(struct ir *k) {
+  return pack_half(k, f32(k, 1), f32(k, 1));
+}
 
 void ones_fill(struct ir *k, int offset) {
-  val thread = thread_index(k), one = i32(k, ONE_ONE);
+  val thread = thread_index(k), one = one_one(k);
   IF (k, is_lt(k, thread, i32(k, ONES_BYTES / VECTOR_BYTES))) {
     val mine = at(k, k->smem, add_const(k, mul_const(k, thread, VECTOR_BYTES), offset));
     store(k, pack4(k, (const val[]){one, one, one, one}), mine, VECTOR_BYTES);
@@ -22,7 +26,7 @@ struct operand ones_operand(struct ir *k, int offset) {
 struct frag_a ones_frag(struct ir *k, int rows) {
   struct frag_a a = frag_a_new(k, rows);
   for (int i = 0; i < a.columns / 4; i++) {
-    set(k, a.r[i], i32(k, ONE_ONE));
+    set(k, a.r[i], one_one(k));
   }
   return a;
 }

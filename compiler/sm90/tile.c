@@ -15,6 +15,10 @@ int tile_bytes(int rows, int columns) {
   return rows * columns * 2;
 }
 
+int tile_columns(int columns) {
+  return (columns + PANEL_COLUMNS - 1) / PANEL_COLUMNS * PANEL_COLUMNS;
+}
+
 static val descriptor(struct ir *k, val address, int leading) {
   const int64_t stride = 8 * PANEL_ROW_BYTES / UNIT;
   const int64_t fixed = (int64_t)1 << 62 | stride << 32 | (int64_t)leading << 16;

@@ -1,4 +1,4 @@
-/* tile.h: a bf16 matrix in shared memory, as the copy engine fills it and wgmma reads it.
+/* tile.h: a half matrix in shared memory, as the copy engine fills it and wgmma reads it.
 
    A tile of R rows x C columns (C a multiple of 64) is C/64 panels; a panel is R rows of 64
    columns, 128 bytes a row:
@@ -29,6 +29,9 @@ struct tile {
 };
 struct tile tile_new(struct ir *k, val address, int rows, int columns);
 int tile_bytes(int rows, int columns);
+/* Columns of the tile that holds |columns|: whole panels. The copy engine fills the rest with
+ * zeros. */
+int tile_columns(int columns);
 
 /* A tile as an operand of wgmma. */
 struct operand {

@@ -36,12 +36,13 @@ struct sources {
 };
 
 /* "{.reg .pred p; setp.ne.b32 p, 1, 0; wgmma... {$0,..},A,B,p,1,1[,transpose a],transpose b;}" */
-static void product_text(struct text *out, int columns, bool accumulate, const struct sources *s) {
+static void product_text(struct text *out, const char *type_name, int columns, bool accumulate,
+                         const struct sources *s) {
   int n = columns / 2;
   text_printf(out,
               "{.reg .pred p; setp.ne.b32 p, %d, 0; "
-              "wgmma.mma_async.sync.aligned.m64n%dk16.f32.bf16.bf16 {",
-              accumulate, columns);
+              "wgmma.mma_async.sync.aligned.m64n%dk16.f32.%s.%s {",
+              accumulate, columns, type_name, type_name);
   numbered(out, 0, n, "$");
   text_puts(out, s->n_a == 4 ? "},{" : "},");
   numbered(out, n, s->n_a, "$");
@@ -68,7 +69,7 @@ static void product(struct ir *k, int columns, val *acc, bool accumulate, const 
   struct text text, constraints;
   text_init(&text);
   text_init(&constraints);
-  product_text(&text, columns, accumulate, s);
+  product_text(&text, k->half_name, columns, accumulate, s);
   product_constraints(&constraints, columns, accumulate, s);
   val operands[MAX_OPERANDS];
   int n = 0;

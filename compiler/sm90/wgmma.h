@@ -1,4 +1,4 @@
-/* wgmma.h: asynchronous matrix products of a warpgroup, m64 nC k16, bf16 in, f32 out.
+/* wgmma.h: asynchronous matrix products of a warpgroup, m64 nC k16, half (bf16 or f16) in, f32 out.
 
    Order per product: wgmma_fence, the products, wgmma_commit; later wgmma_wait(n): all but the n
    youngest groups are done. An accumulator may be touched only after the wait it is passed to; the
