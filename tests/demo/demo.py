@@ -100,7 +100,7 @@ def main():
     for r in results:
         r["error"] = relative(r["o"], dense)
     rows = [row(r, o) for r in results]
-    head = ["spec", "the blocks not read", "error", "FLOP of dense", clock(o)]
+    head = ["spec", "the blocks not read", "error against dense", "FLOP of dense", clock(o)]
     print_table(head, rows)
     path = tools.out / "index.html"
     page.write(path, photo, sections(o, head, rows, results, plan, spread(q[0], k[0])))

@@ -27,6 +27,7 @@ table { border-collapse: collapse; margin: .8rem 0; }
 th, td { padding: .38rem 1.1rem .38rem 0; text-align: right; border-bottom: 1px solid var(--line);
          font-variant-numeric: tabular-nums; }
 th { font-weight: 600; } th:first-child, td:first-child, td.words, th.words { text-align: left; }
+td { white-space: nowrap; } .wide { overflow-x: auto; }
 tr.ours td { font-weight: 600; }
 .row { display: grid; grid-template-columns: repeat(auto-fit, minmax(280px, 1fr)); gap: 1.1rem; margin: .9rem 0; }
 figure { margin: 0; } figure svg { width: 100%; height: auto; display: block; border-radius: 4px; }
@@ -137,7 +138,7 @@ def table(head, rows, ours):
     for n, row in enumerate(rows):
         cells = "".join(f"<td{kind(i)}>{c}</td>" for i, c in enumerate(row))
         lines.append(f'<tr{" class=ours" if n == ours else ""}>{cells}</tr>')
-    return "<table>" + "".join(lines) + "</table>"
+    return '<div class="wide"><table>' + "".join(lines) + "</table></div>"
 
 
 def write(path, photo, sections):
