@@ -67,9 +67,11 @@ static void value_row(const struct fill *fill, int64_t bh, int64_t n, float *row
   draw(fill, STREAM_V, bh, constant ? 0 : source_row(fill, n), row);
   if (fill->kind != VERIFY_FIRST_ORDER)
     return;
+  float size =
+      (float)(1 + n / BLOCK * 5 % 7) / 3; /* differs from block to block, and ||H_j|| with it */
   key_row(fill, bh, n, key);
   for (int64_t i = 0; i < d; i++) /* another order of the dimensions: H_j is no symmetric matrix */
-    row[i] = 0.3F * row[i] + key[(i + 3) % d];
+    row[i] = size * (0.3F * row[i] + key[(i + 3) % d]);
 }
 
 static void store(const struct fill *fill, const float *row, int64_t d, uint16_t *out) {

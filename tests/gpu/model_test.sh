@@ -48,23 +48,24 @@ bench)
   grep -q '"statistics_ms": [0-9.]*, "route_ms": [0-9.]*, "attend_ms"' "$work/out" || fail "no times in the JSON line"
   expect 1 env PISA_LIBCUDA="$model" "$pisa" bench "$file" --rounds 4
   ;;
-right) # everything is right to rounding: the small cases and those with special inputs pass
+right) # everything is right to rounding: right SPEC CASE ...: the small cases and the named ones pass
   file=$(pack "$1")
+  shift
   export PISA_LIBCUDA="$model"
   expect 0 "$pisa" verify "$file" --quick --both
   expect 0 "$pisa" verify "$file" --quick --no-poison --ptx
-  for name in batch gapped far cross_short cross_long scale keep_1 keep_3 keep_3_ragged keep_all first_order incoherent \
-    large constant_v permuted ties nonfinite; do
-    [ "$1" = dense ] && case $name in keep* | incoherent | ties) continue ;; esac
-    expect 0 "$pisa" verify "$file" --case $name
+  for name in "$@"; do
+    expect 0 "$pisa" verify "$file" --heads 1 --case "$name"
     grep -q ' ok$' "$work/out" || fail "$name: no case ran"
   done
   ;;
-fault) # the fault is found, in the case that is there for it
+fault) # fault NAME SPEC CASE: what is wrong is found, in the case that is there for it
   file=$(pack "$2")
-  [ "$3" = random ] && set -- "$1" "$2" random --quick
-  expect 0 env PISA_LIBCUDA="$model" "$pisa" verify "$file" --both --case "$3" ${4:-}
-  expect 3 env PISA_LIBCUDA="$model" PISA_MODEL_FAULT="$1" "$pisa" verify "$file" --both --case "$3" ${4:-}
+  case $3 in random) set -- "$1" "$2" random --quick ;; *) set -- "$1" "$2" "$3" --json ;; esac
+  [ "$1" = ptx ] && set -- "$@" --both
+  fault=$1 name=$3
+  shift 3
+  expect 3 env PISA_LIBCUDA="$model" PISA_MODEL_FAULT="$fault" "$pisa" verify "$file" --heads 1 --case "$name" "$@"
   ;;
 fragment) # a mark needs the complete list: a quick run earns none
   record=$1
