@@ -58,6 +58,12 @@ static struct plan_kernel specialised(const struct target *target, const char *e
   };
 }
 
+/* Bytes of a row in shared memory: whole panels of 64 columns (128 bytes). */
+static int row_bytes(int head_dim) {
+  enum { PANEL_COLUMNS = 64 };
+  return (head_dim + PANEL_COLUMNS - 1) / PANEL_COLUMNS * PANEL_COLUMNS * ELEMENT_BYTES;
+}
+
 static void reject(struct plan *plan, const char *candidate, const char *reason) {
   if (plan->n_rejections < MAX_REJECTIONS)
     plan->rejections[plan->n_rejections++] = (struct rejection){candidate, reason};
@@ -82,7 +88,7 @@ static bool ranks_by_covariance(const struct spec *spec) {
 static void statistics_layout(struct plan_statistics *p, int stages) {
   enum { ONES = 1024, BARRIERS = 256 };
   p->stages = stages;
-  p->ones_offset = stages * 3 * p->block * p->head_dim * ELEMENT_BYTES;
+  p->ones_offset = stages * 3 * p->block * row_bytes(p->head_dim);
   p->barrier_offset = p->ones_offset + ONES;
   p->kernel.smem_bytes = p->barrier_offset + BARRIERS;
 }
@@ -137,7 +143,7 @@ struct attend_candidate {
 };
 
 static const struct attend_candidate ATTEND[] = {
-    {192, 2, 2, NULL},
+    {192, 2, 2, "list entries come in pairs: tiles of two blocks"},
     {176, 2, 2, NULL},
     {128, 3, 3, NULL},
     {128, 3, 2,
@@ -151,7 +157,7 @@ static const struct attend_candidate ATTEND[] = {
 /* Two copies of Q (the second also stages O), rings of K and V, one full and one empty barrier per
  * stage. */
 static void attend_layout(struct plan_attend *p, const struct attend_candidate *c) {
-  int row = p->head_dim * ELEMENT_BYTES;
+  int row = row_bytes(p->head_dim);
   p->tile_k = c->tile_k;
   p->q_stages = 2;
   p->k_stages = c->k_stages;
