@@ -14,11 +14,18 @@ static void limit(struct limits *l, struct span where, const char *found, const 
 }
 
 static void shape(struct arena *arena, struct limits *l, const struct spec *spec) {
-  if (spec->shape.head_dim > 128)
+  if (spec->shape.head_dim != 128)
     limit(l, spec->shape.head_dim_span, arena_printf(arena, "head_dim %d", spec->shape.head_dim),
-          "kernels exist for head_dim 64, 96 and 128");
+          "kernels exist for head_dim 128");
+  if (spec->shape.type != TYPE_BF16)
+    limit(l, spec->shape.type_span, "type fp16", "kernels exist for type bf16");
   if (spec->shape.mask != MASK_NONE)
     limit(l, spec->shape.mask_span, "mask causal", "kernels exist for mask none");
+  if (spec->shape.kv_heads != spec->shape.heads)
+    limit(
+        l, spec->shape.kv_heads_span,
+        arena_printf(arena, "kv_heads %d under %d heads", spec->shape.kv_heads, spec->shape.heads),
+        "kernels exist for kv_heads equal to heads");
 }
 
 static void blocks(struct arena *arena, struct limits *l, const struct spec *spec) {
