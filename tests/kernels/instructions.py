@@ -24,12 +24,26 @@ class Instructions(Units):
             return self.branch(guard, negate, operands[0]), False
         if root in ("ret", "exit"):
             return self.end(guard, negate), False
-        assert not guard, text
         build = getattr(self, "op_" + root, None)
         if build is None:
             raise NotImplementedError(text)
         made = build(op, operands)
-        return made if isinstance(made, tuple) else (made, False)
+        fn, sync = made if isinstance(made, tuple) else (made, False)
+        if guard:
+            assert not sync, text
+            fn = self.guarded(fn, guard, negate)
+        return fn, sync
+
+    @staticmethod
+    def guarded(fn, guard, negate):
+        def run(w):
+            mask, full = w.mask, w.full
+            w.mask = (~w.reg(guard) if negate else w.reg(guard)) & mask
+            w.full = False
+            result = fn(w) if w.mask.any() else None
+            w.mask, w.full = mask, full
+            return result
+        return run
 
     def branch(self, guard, negate, label):
         labels = self.labels
@@ -209,16 +223,21 @@ class Instructions(Units):
     def op_mov(self, op, o):
         if o[0].startswith("{"):
             lo, hi = names(o[0])
-            a = self.get(o[1], U64)
+            whole, part = (U64, U32) if op.endswith("64") else (U32, np.uint16)
+            a, bits = self.get(o[1], whole), whole(8 * np.dtype(part).itemsize)
 
             def unpack(w):
                 x = a(w)
-                w.set(lo, (x & U64(0xFFFFFFFF)).astype(U32))
-                w.set(hi, (x >> U64(32)).astype(U32))
+                if lo != "_":
+                    w.set(lo, x.astype(part))
+                if hi != "_":
+                    w.set(hi, (x >> bits).astype(part))
             return unpack
         if o[1].startswith("{"):
-            a, b = (self.get(x, U32) for x in names(o[1]))
-            return lambda w: w.set(o[0], a(w).astype(U64) | (b(w).astype(U64) << U64(32)))
+            whole, part = (U64, U32) if op.endswith("64") else (U32, np.uint16)
+            a, b = (self.get(x, part) for x in names(o[1]))
+            bits = whole(8 * np.dtype(part).itemsize)
+            return lambda w: w.set(o[0], a(w).astype(whole) | (b(w).astype(whole) << bits))
         t = U64 if o[0].startswith("%rd") else np.uint16 if o[0].startswith("%rs") else U32
         if op.endswith("pred"):
             t = bool
@@ -226,12 +245,16 @@ class Instructions(Units):
         return lambda w: w.set(o[0], a(w))
 
     def op_cvt(self, op, o):
-        if op == "cvt.rn.bf16x2.f32":
+        half = f32_to_bf16 if "bf16" in op else lambda x: x.astype(np.float16).view(np.uint16)
+        if op in ("cvt.rn.bf16x2.f32", "cvt.rn.f16x2.f32"):
             hi, lo = self.get(o[1], F32), self.get(o[2], F32)
-            return lambda w: w.set(o[0], f32_to_bf16(lo(w)).astype(U32) | (f32_to_bf16(hi(w)).astype(U32) << U32(16)))
-        if op == "cvt.rn.bf16.f32":
+            return lambda w: w.set(o[0], half(lo(w)).astype(U32) | (half(hi(w)).astype(U32) << U32(16)))
+        if op in ("cvt.rn.bf16.f32", "cvt.rn.f16.f32"):
             a = self.get(o[1], F32)
-            return lambda w: w.set(o[0], f32_to_bf16(a(w)))
+            return lambda w: w.set(o[0], half(a(w)))
+        if op == "cvt.f32.f16":
+            a = self.get(o[1], np.uint16)
+            return lambda w: w.set(o[0], a(w).view(np.float16).astype(F32).view(U32))
         parts = op.split(".")
         to, source = {"f32": F32}.get(parts[-2]) or self.type_of(parts[-2]), self.type_of(parts[-1])
         a = self.get(o[1], source)

@@ -36,6 +36,12 @@ def f32_to_bf16(x):
     return np.where(np.isnan(x), U32(0x7FFF), rounded).astype(np.uint16)
 
 
+def half_to_f32(bits, is_bf16):
+    """The low 16 bits of each word."""
+    low = np.asarray(bits).astype(np.uint16)
+    return bf16_to_f32(low) if is_bf16 else low.view(np.float16).astype(F32)
+
+
 class Memory:
     """Bytes with typed views."""
 

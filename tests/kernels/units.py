@@ -3,7 +3,7 @@ import re
 
 import numpy as np
 
-from machine import BLOCKED, F32, LANES, MAP_BASE, S32, SHARED_BASE, U32, U64, Barrier, Fault, bf16_to_f32, swizzled
+from machine import BLOCKED, F32, LANES, MAP_BASE, S32, SHARED_BASE, U32, U64, Barrier, Fault, half_to_f32, swizzled
 
 
 def split_operands(text):
@@ -25,6 +25,7 @@ def names(text):
 class Units:
     def op_mma(self, op, o):
         d, a, b, c = names(o[0]), names(o[1]), names(o[2]), names(o[3])
+        is_bf16 = ".bf16." in op
         c = [self.get(x, F32) for x in c]
         row, col = np.arange(LANES) // 4, 2 * (np.arange(LANES) % 4)
 
@@ -33,10 +34,10 @@ class Units:
             for i in range(4):
                 x = w.reg(a[i])
                 for q in range(2):
-                    left[row + 8 * (i & 1), col + 8 * (i >> 1) + q] = bf16_to_f32((x >> U32(16 * q)) & U32(0xFFFF))
+                    left[row + 8 * (i & 1), col + 8 * (i >> 1) + q] = half_to_f32(x >> U32(16 * q), is_bf16)
             for i in range(2):
                 for q in range(2):
-                    right[col + 8 * i + q, row] = bf16_to_f32((w.reg(b[i]) >> U32(16 * q)) & U32(0xFFFF))
+                    right[col + 8 * i + q, row] = half_to_f32(w.reg(b[i]) >> U32(16 * q), is_bf16)
             for i in range(4):
                 acc[row + 8 * (i >> 1), col + (i & 1)] = c[i](w)
             with np.errstate(all="ignore"):
@@ -188,7 +189,7 @@ class Units:
             return commit, True
         return (lambda w: None), True
 
-    def matrix(self, w, descriptor, extent, transposed):
+    def matrix(self, w, descriptor, extent, transposed, is_bf16):
         """extent x 16 elements of an operand, by its descriptor."""
         start, leading, stride = ((descriptor >> s & 0x3FFF) << 4 for s in (0, 16, 32))
         if descriptor >> 62 != 1:
@@ -199,9 +200,10 @@ class Units:
         else:
             address = start + mn // 8 * stride + mn % 8 * 128 + kk * 2
         index = w.cta.shared.index(swizzled(address), 2, 2) // 2
-        return bf16_to_f32(w.cta.shared.views[2][index]).astype(np.float64)
+        return half_to_f32(w.cta.shared.views[2][index], is_bf16).astype(np.float64)
 
     def product(self, op, o):
+        is_bf16 = ".bf16" in op
         n = int(re.search(r"\.m64n(\d+)k16", op).group(1))
         d = names(o[0])
         from_registers = o[1].startswith("{")
@@ -216,8 +218,8 @@ class Units:
             if from_registers:
                 for i in range(4):
                     for q in range(2):
-                        bits = (a[i](w) >> U32(16 * q)) & U32(0xFFFF)
-                        left[row + 8 * (i & 1), col + 8 * (i >> 1) + q] = bf16_to_f32(bits)
+                        bits = a[i](w) >> U32(16 * q)
+                        left[row + 8 * (i & 1), col + 8 * (i >> 1) + q] = half_to_f32(bits, is_bf16)
             acc = np.zeros((16, n))
             if w.reg(p)[0]:
                 for i, r, c in registers:
@@ -244,8 +246,8 @@ class Units:
             left, acc = part_of(w)
             if not from_registers:
                 rows = slice(16 * (w.index % 4), 16 * (w.index % 4) + 16)
-                left = self.matrix(w, int(a(w)[0]), 64, a_transposed)[rows]
-            right = self.matrix(w, int(b(w)[0]), n, b_transposed)
+                left = self.matrix(w, int(a(w)[0]), 64, a_transposed, is_bf16)[rows]
+            right = self.matrix(w, int(b(w)[0]), n, b_transposed, is_bf16)
             with np.errstate(all="ignore"):
                 acc = (left @ right.T + acc).astype(F32)
             for i, r, c in registers:
