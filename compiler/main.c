@@ -25,7 +25,9 @@ struct run { /* one run of pisac */
   struct variants variants;
   struct ptxas ptxas;
   const struct code **code; /* of each variant */
-  const char *failure;      /* a sentence, when the world failed */
+  struct code **own;        /* each compiled code once */
+  int n_own;
+  const char *failure; /* a sentence, when the world failed */
 };
 
 /* ---- stages ---- */
@@ -71,12 +73,13 @@ static const struct code *find_code(struct run *run, const char **kernels, int i
 static bool compile_variants(struct run *run, struct context *context, struct text *why) {
   const char **kernels = ARENA_ARRAY(&run->arena, const char *, run->variants.n);
   run->code = ARENA_ARRAY(&run->arena, const struct code *, run->variants.n);
+  run->own = ARENA_ARRAY(&run->arena, struct code *, run->variants.n);
   for (int i = 0; i < run->variants.n; i++) {
     run->code[i] = find_code(run, kernels, i);
     if (run->code[i])
       continue;
     struct code *code = ARENA_NEW(&run->arena, struct code);
-    run->code[i] = code;
+    run->code[i] = run->own[run->n_own++] = code;
     if (!code_compile(context, run->variants.plans[i], run->diag.source, &run->ptxas, &run->arena,
                       code, why))
       return fail(run, why);
@@ -287,6 +290,13 @@ static int dispatch(struct run *run) {
   return COMMANDS[run->options.command](run);
 }
 
+static void release(struct run *run) {
+  for (int i = 0; i < run->n_own; i++)
+    code_fini(run->own[i]);
+  text_fini(&run->out);
+  arena_fini(&run->arena);
+}
+
 int main(int argc, char **argv) {
   struct run run = {.spec = NULL};
   arena_init(&run.arena);
@@ -295,7 +305,6 @@ int main(int argc, char **argv) {
   int status = WRONG;
   if (options_read(&run.arena, argc, argv, &run.options))
     status = dispatch(&run);
-  text_fini(&run.out);
-  arena_fini(&run.arena);
+  release(&run);
   return status;
 }
