@@ -111,7 +111,8 @@ static void check_statement(struct checker *c, struct ast_statement *s, enum hom
 }
 
 void check_block(struct checker *c, const struct ast_block *block, enum home home) {
-  for (struct ast_statement *s = block ? block->statements : NULL; s; s = s->next)
+  struct ast_statement *s = block ? block->statements : NULL;
+  for (; s && c->diag->n_errors <= DIAG_MAX_ERRORS; s = s->next)
     check_statement(c, s, home);
 }
 

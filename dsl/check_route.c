@@ -122,7 +122,8 @@ void check_always(struct checker *c, const struct field *field, struct ast_state
   struct ast_phrase first = *phrase; /* without the keyword */
   first.span.begin = word->span.begin;
   read_always(c, &first, word);
-  for (phrase = phrase->next; phrase; phrase = phrase->next) {
+  for (phrase = phrase->next; phrase && c->diag->n_errors <= DIAG_MAX_ERRORS;
+       phrase = phrase->next) {
     if (phrase->block)
       diag_error(c->diag, phrase->block->span, E_NO_BLOCK, field->name, field->clause);
     else

@@ -10,7 +10,10 @@
 #include "dsl/messages.h"
 #include "dsl/parse.h"
 
-enum { MAX_VARIANTS = 1024 }; /* of one spec, all choices combined */
+enum {
+  MAX_VARIANTS = 1024, /* of one spec, all choices combined */
+  MAX_CANDIDATES = 64  /* of one list */
+};
 
 /* `all exact` leaves nothing to choose in these. */
 static bool is_moot(const struct spec *spec, const struct field *field) {
@@ -85,6 +88,11 @@ static void read_candidates(struct checker *c, const struct field *field,
   const struct ast_word *words = check_value(c, field, s, &span);
   if (!words)
     return;
+  if (count_phrases(s) > MAX_CANDIDATES) {
+    diag_error(c->diag, s->phrases->words->span, E_CANDIDATES, field->name, count_phrases(s),
+               MAX_CANDIDATES);
+    return;
+  }
   struct spec_choice choice = new_choice(c, field, s), listed = new_choice(c, field, s);
   if (!c->broken)
     add_value(&choice, field_canonical(c->arena, field, c->spec), *field_span(field, c->spec));

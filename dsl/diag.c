@@ -8,7 +8,6 @@
 #include "dsl/text.h"
 
 enum level { LEVEL_ERROR, LEVEL_NOTE };
-enum { MAX_KEPT = 100 }; /* errors kept of one run; the count goes on */
 
 struct diag_message {
   enum level level;
@@ -61,7 +60,7 @@ static void insert(struct diag *diag, struct diag_message *m) {
 void diag_error(struct diag *diag, struct span span, const char *format, ...) {
   va_list args;
   va_start(args, format);
-  if (diag->n_errors++ < MAX_KEPT)
+  if (diag->n_errors++ < DIAG_MAX_ERRORS)
     insert(diag, make(diag, LEVEL_ERROR, span, format, args));
   else
     diag->newest = NULL;
@@ -139,8 +138,8 @@ static void print_message(const struct diag_message *m, struct text *out) {
 void diag_print(const struct diag *diag, struct text *out) {
   for (const struct diag_message *m = diag->first; m; m = m->next)
     print_message(m, out);
-  if (diag->n_errors > MAX_KEPT)
-    text_printf(out, "%d more errors are not shown\n", diag->n_errors - MAX_KEPT);
+  if (diag->n_errors > DIAG_MAX_ERRORS)
+    text_printf(out, "only the first %d errors are shown\n", DIAG_MAX_ERRORS);
 }
 
 static void print_json_string(const char *s, struct text *out) {

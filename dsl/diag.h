@@ -15,11 +15,13 @@ struct arena;
 struct text;
 struct diag_message;
 
+enum { DIAG_MAX_ERRORS = 100 }; /* kept and printed; the checker stops there */
+
 struct diag {
   struct arena *arena;
   const struct source *source; /* file that spans of new messages refer to; NULL: none is open */
   struct diag_message *first, *last, *newest;
-  int n_errors;      /* all of them; only the first hundred are kept */
+  int n_errors;      /* may be above DIAG_MAX_ERRORS */
   int n_notes;       /* stand-alone notes */
   bool world_failed; /* a file could not be read: not the spec's fault */
 };

@@ -21,6 +21,7 @@ struct line {
   size_t keyword;      /* letters of the keyword to pad; 0: none */
   const char *code;    /* "" when the line is only a comment */
   const char *comment; /* NULL: none */
+  size_t column;       /* of a comment behind code */
 };
 
 struct format {
@@ -108,10 +109,10 @@ static void print_statement(const struct ast_statement *s, struct text *out) {
 }
 
 static bool has_comment(const struct format *f, struct span span) {
-  for (int i = 0; i < f->parse->n_comments; i++)
-    if (f->parse->comments[i].begin >= span.begin && f->parse->comments[i].end <= span.end)
-      return true;
-  return false;
+  int i = f->n_comments; /* those before are written, and so lie in front */
+  while (i < f->parse->n_comments && f->parse->comments[i].begin < span.begin)
+    i++;
+  return i < f->parse->n_comments && f->parse->comments[i].end <= span.end;
 }
 
 /* Must |s| be written over several lines? */
@@ -211,28 +212,38 @@ static void pad_keywords(struct format *f) {
   }
 }
 
+static bool has_both(const struct line *line) {
+  return line->comment && *line->code;
+}
+
+static size_t code_width(const struct line *line) {
+  return (size_t)(INDENT * line->depth) + strlen(line->code);
+}
+
 /* Comments behind code stand in one column as long as line follows line. */
-static size_t comment_column(const struct format *f, int i) {
-  size_t column = 0;
-  while (i > 0 && f->lines[i - 1].comment && *f->lines[i - 1].code && !f->lines[i].blank_before)
-    i--;
-  for (int k = i; k < f->n_lines && f->lines[k].comment && *f->lines[k].code; k++) {
-    if (k > i && f->lines[k].blank_before)
-      break;
-    size_t width = (size_t)(INDENT * f->lines[k].depth) + strlen(f->lines[k].code);
-    column = width > column ? width : column;
+static void align_comments(struct format *f) {
+  for (int i = 0; i < f->n_lines;) {
+    int begin = i;
+    size_t widest = 0;
+    for (; i < f->n_lines && has_both(&f->lines[i]); i++) {
+      if (i > begin && f->lines[i].blank_before)
+        break;
+      size_t width = code_width(&f->lines[i]);
+      widest = width > widest ? width : widest;
+    }
+    for (int k = begin; k < i; k++)
+      f->lines[k].column = widest + 2;
+    i += i == begin;
   }
-  return column + 2;
 }
 
 static void print_lines(const struct format *f, struct text *out) {
   for (int i = 0; i < f->n_lines; i++) {
     const struct line *line = &f->lines[i];
-    size_t indent = (size_t)(INDENT * line->depth);
-    text_printf(out, "%s%*s%s", line->blank_before && i > 0 ? "\n" : "", (int)indent, "",
+    text_printf(out, "%s%*s%s", line->blank_before && i > 0 ? "\n" : "", INDENT * line->depth, "",
                 line->code);
-    if (line->comment && *line->code)
-      text_printf(out, "%*s", (int)(comment_column(f, i) - indent - strlen(line->code)), "");
+    if (has_both(line))
+      text_printf(out, "%*s", (int)(line->column - code_width(line)), "");
     text_printf(out, "%s\n", line->comment ? line->comment : "");
   }
 }
@@ -242,6 +253,7 @@ void format_print(struct arena *arena, const struct parse *parse, struct text *o
   text_init(&f.code);
   write_spec(&f, parse->spec);
   pad_keywords(&f);
+  align_comments(&f);
   print_lines(&f, out);
   text_fini(&f.code);
 }

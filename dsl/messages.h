@@ -115,6 +115,7 @@
 #define E_NOT_TUNE "'%s' changes results: list it in vary, not in tune (§9.2)"
 #define E_NOT_VARY "'%s' never changes a result: list it in tune, not in vary (§9.3)"
 #define E_NO_CHOICE "%s cannot list '%s'; allowed: %s%s (§%s)"
+#define E_CANDIDATES "%s has %d candidates; at most %d are allowed (§9.4)"
 #define E_CANDIDATE_TWICE "candidate '%s' is listed twice (§9.4)"
 #define E_OTHER_BUDGET "'%s' is not what the route's budget is given by (§9.4)"
 #define E_VARIANTS "tune and vary together make more than %d variants (§9.4)"

@@ -189,8 +189,11 @@ static void pisa_yyerror(const struct span *span, void *scanner, struct parse *p
 }
 
 static void *scanner_open(struct parse *p) {
+  static const char mark[] = "\xef\xbb\xbf"; /* of UTF-8, which some editors write */
   void *scanner;
   p->diag->source = p->source;
+  if (strncmp(p->source->text, mark, strlen(mark)) == 0)
+    p->offset = strlen(mark);
   if (pisa_yylex_init_extra(p, &scanner) != 0 ||
       !pisa_yy_scan_bytes(p->source->text + p->offset, (int)(p->source->size - p->offset), scanner))
     return NULL;

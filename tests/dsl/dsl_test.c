@@ -132,7 +132,7 @@ static void test_world(struct arena *arena) {
   text_fini(&text);
 }
 
-/* Only the first hundred errors are kept, but all are counted. */
+/* Only the first hundred errors are kept. */
 static void test_many_errors(struct arena *arena) {
   struct diag diag;
   struct text text;
@@ -141,10 +141,10 @@ static void test_many_errors(struct arena *arena) {
   for (int i = 0; i < 250; i++)
     text_puts(&text, "@ ");
   CHECK(dsl_parse(arena, "many", text.data, text.size, &diag) == NULL);
-  CHECK(diag.n_errors == 251);
+  CHECK(diag.n_errors > 100);
   text_clear(&text);
   diag_print(&diag, &text);
-  CHECK(strstr(text.data, "151 more errors are not shown\n"));
+  CHECK(strstr(text.data, "only the first 100 errors are shown\n"));
   text_fini(&text);
 }
 
