@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "runtime/abi.def"
 #include "runtime/size.h"
 #include "runtime/tensor_map.h"
 
@@ -16,7 +17,6 @@
 #define FIELD_PTR(name) CUdeviceptr name;
 #define FIELD_I32(name) int32_t name;
 #define FIELD_F32(name) float name;
-#include "runtime/abi.def"
 struct statistics_args {
   PISA_STATISTICS_ARGS(FIELD)
 };
@@ -77,10 +77,10 @@ static pisa_status encode_call(struct job *job, pisa_error *error) {
   return status;
 }
 
-/* [B, H, |rows|, D] in the workspace; the map stays zero when the method has no such part. */
+/* [B, Hk, |rows|, D] in the workspace; the map stays zero when the method has no such part. */
 static pisa_status encode_part(const struct job *job, enum pisa_workspace_id id, int64_t rows,
                                CUtensorMap *out, pisa_error *error) {
-  const int64_t extent[4] = {job->shape.batch, job->shape.heads, rows, job->method->head_dim};
+  const int64_t extent[4] = {job->shape.batch, job->shape.kv_heads, rows, job->method->head_dim};
   if (!part(job, id))
     return PISA_OK;
   return pisa_map_contiguous(job->module->cuda, pisa_workspace_names[id], part(job, id),
@@ -98,12 +98,18 @@ static void fill_statistics(const struct job *job, struct statistics_args *args)
       .v_mean = part_address(job, PISA_WORKSPACE_V_MEAN),
       .h_norm2 = part_address(job, PISA_WORKSPACE_H_NORM2),
       .h_part = part_address(job, PISA_WORKSPACE_H_PART),
-      .total_heads = (int32_t)s->bh,
-      .heads = (int32_t)s->heads,
+      .total_heads = (int32_t)s->bh_k,
+      .heads = (int32_t)s->kv_heads,
       .n_q = (int32_t)s->n_q,
       .n_k = (int32_t)s->n_k,
       .blocks = job->layout.stat_blocks,
   };
+}
+
+/* What Hsum is multiplied by before it is stored in the pack's type. */
+static float h_scale(const struct job *job) {
+  double plain = (double)job->shape.scale / (double)job->shape.n_k;
+  return (float)(plain * pisa_h_gain(job->method->type));
 }
 
 static void fill_route(const struct job *job, struct route_args *args) {
@@ -135,7 +141,7 @@ static void fill_route(const struct job *job, struct route_args *args) {
       .always_3_begin = (int32_t)s->always[3].begin,
       .always_3_end = (int32_t)s->always[3].end,
       .scale = s->scale,
-      .h_scale = (float)((double)s->scale / (double)s->n_k),
+      .h_scale = h_scale(job),
   };
 }
 
@@ -207,10 +213,11 @@ static pisa_status enqueue_route(const struct job *job, struct route_args *args,
   int smem_bytes = job->module->kernels[PISA_KERNEL_ROUTE].smem_bytes;
   if (smem_bytes == PISA_SMEM_DYNAMIC)
     smem_bytes = (int)pisa_route_smem(job->shape.nt);
-  /* behind the routing CTAs come those that each reduce 32 rows of a head's Hsum */
+  /* behind the routing CTAs come those that each reduce 32 rows of a key/value head's Hsum */
   int64_t reducers = pisa_wants_h_sum(job->method) ? job->method->head_dim / 32 : 0;
-  return enqueue(job, PISA_KERNEL_ROUTE, job->shape.bh * (job->layout.row_tiles + reducers),
-                 smem_bytes, list, error);
+  return enqueue(job, PISA_KERNEL_ROUTE,
+                 job->shape.bh * job->layout.row_tiles + job->shape.bh_k * reducers, smem_bytes,
+                 list, error);
 }
 
 static pisa_status enqueue_attend(const struct job *job, struct attend_args *args,

@@ -26,18 +26,27 @@ static pisa_status check_route(const struct pisa_method *method, const struct pi
                    shape->n_k, most);
 }
 
+/* |heads| * |blocks| at most |most|. The product fits: it is at most 2^31 query heads times 2^24
+   blocks. */
+static pisa_status check_count(int64_t heads, const char *what, int64_t blocks, int64_t most,
+                               pisa_error *error) {
+  if (heads * blocks <= most)
+    return PISA_OK;
+  return pisa_fail(error, PISA_UNSUPPORTED,
+                   "batch * %s is %" PRId64 " * %" PRId64 ", at most %" PRId64
+                   " fit the 32-bit counters of this device's kernels",
+                   what, heads, blocks, most);
+}
+
 /* Kernels count items, and (head, block) pairs times CTAs, in 32-bit integers. */
 static pisa_status check_counts(const struct pisa_method *method, const struct pisa_shape *shape,
                                 const struct pisa_limits *limits, pisa_error *error) {
-  int64_t blocks = method->dense ? shape->nt_q : pisa_max(shape->nt, shape->nq_64);
-  int64_t count = shape->bh * blocks; /* < 2^31 * 2^24 */
-  int64_t most = method->dense ? INT32_MAX : INT32_MAX / limits->sm_count;
-  if (count <= most)
-    return PISA_OK;
-  return pisa_fail(error, PISA_UNSUPPORTED,
-                   "batch * heads * blocks is %" PRId64 " * %" PRId64 " * %" PRId64
-                   ", at most %" PRId64 " fit the 32-bit counters of this device's kernels",
-                   shape->batch, shape->heads, blocks, most);
+  pisa_status status =
+      check_count(shape->bh, "heads * query blocks", shape->nt_q, INT32_MAX, error);
+  if (status || method->dense)
+    return status;
+  return check_count(shape->bh_k, "kv_heads * blocks", shape->vb, INT32_MAX / limits->sm_count,
+                     error);
 }
 
 pisa_status pisa_limits_sizes(const struct pisa_method *method, const struct pisa_shape *shape,

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "runtime/abi.def"
 #include "runtime/pisa.h"
 
 enum pisa_family { PISA_PIECEWISE };
@@ -44,6 +45,11 @@ struct pisa_method {
 /* G, query heads per key/value head. */
 static inline int pisa_method_group(const struct pisa_method *method) {
   return method->heads / method->kv_heads;
+}
+
+/* The factor that a stored h_sum carries: everything reads it back divided by this. */
+static inline double pisa_h_gain(pisa_type type) {
+  return type == PISA_FP16 ? PISA_FP16_H_GAIN : 1;
 }
 
 /* Which statistics the method reads: vbar_j, ||H_j||_F, and the sum of all H_j. */

@@ -49,12 +49,8 @@ static pisa_status read_limits(const struct pisa_cuda *cuda, CUdevice device,
                          error, "shared memory of a block");
 }
 
-/* The kernels of this ABI number q heads and k heads alike and take blocks of 64 keys. */
+/* The kernels of this ABI take blocks of 64 keys. */
 static pisa_status check_method(const struct pisa_method *method, pisa_error *error) {
-  if (method->heads != method->kv_heads)
-    return pisa_fail(error, PISA_UNSUPPORTED,
-                     "kv_heads is %d and heads is %d: GPU kernels of pack ABI %d need them equal",
-                     method->kv_heads, method->heads, PISA_ABI);
   if (method->key != PISA_SUB_BLOCK)
     return pisa_fail(error, PISA_UNSUPPORTED,
                      "key blocks of %d tokens: GPU kernels of pack ABI %d take %d", method->key,

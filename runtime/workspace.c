@@ -31,14 +31,14 @@ static bool add_part(struct pisa_workspace *ws, enum pisa_workspace_id id, int64
 
 static bool add_parts(const struct pisa_method *method, const struct pisa_shape *s,
                       struct pisa_workspace *ws) {
-  const int64_t d = method->head_dim;
-  const int64_t v_rows = pisa_wants_v_mean(method) ? s->bh * s->nt : 0;
-  const int64_t norm_rows = pisa_wants_h_norm2(method) ? s->bh * s->nt : 0;
-  const int64_t part_slots = pisa_wants_h_sum(method) ? s->bh + ws->stat_ctas - 1 : 0;
-  const int64_t sum_slots = pisa_wants_h_sum(method) ? s->bh : 0;
+  const int64_t d = method->head_dim, means = s->bh_k * s->nt;
+  const int64_t v_rows = pisa_wants_v_mean(method) ? means : 0;
+  const int64_t norm_rows = pisa_wants_h_norm2(method) ? means : 0;
+  const int64_t part_slots = pisa_wants_h_sum(method) ? s->bh_k + ws->stat_ctas - 1 : 0;
+  const int64_t sum_slots = pisa_wants_h_sum(method) ? s->bh_k : 0;
   const int64_t list_rows = s->bh * s->nt_q; /* fits: limits.h */
   return add_part(ws, PISA_WORKSPACE_Q_MEAN, s->bh * s->nq_64, d, 2) &&
-         add_part(ws, PISA_WORKSPACE_K_MEAN, s->bh * s->nt, d, 2) &&
+         add_part(ws, PISA_WORKSPACE_K_MEAN, means, d, 2) &&
          add_part(ws, PISA_WORKSPACE_V_MEAN, v_rows, d, 2) &&
          add_part(ws, PISA_WORKSPACE_H_NORM2, norm_rows, NORM_PARTS, 4) &&
          add_part(ws, PISA_WORKSPACE_H_PART, part_slots, d * d, 4) &&
@@ -52,9 +52,8 @@ pisa_status pisa_workspace_layout(const struct pisa_method *method, const struct
   memset(out, 0, sizeof *out);
   if (method->dense)
     return PISA_OK;
-  int64_t blocks = pisa_max(s->nt, s->nq_64);
-  out->stat_blocks = (int32_t)blocks;
-  out->stat_ctas = (int32_t)pisa_min(sm_count, s->bh * blocks);
+  out->stat_blocks = (int32_t)s->vb;
+  out->stat_ctas = (int32_t)pisa_min(sm_count, s->bh_k * s->vb);
   out->row_tiles = (int32_t)pisa_ceil_div(s->nt_q, ROUTE_ROWS);
   out->list_stride = (int32_t)pisa_round_up(s->kept + LIST_PAD, 4);
   out->mask_words = (int32_t)(4 * pisa_ceil_div(s->nt, 128));

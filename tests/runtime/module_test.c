@@ -126,11 +126,6 @@ static void check_each_failure(const pisa_pack *pack) {
 static void check_methods(void) {
   pisa_error error;
   fake->reset();
-  pisa_pack *grouped = read_pack(
-      &(struct sample_spec){.shape = "heads=8 kv_heads=2 head_dim=128 type=bf16 mask=none"});
-  CHECK_FAILS(load(grouped, 0, NULL, &error), PISA_UNSUPPORTED, error,
-              "kv_heads is 2 and heads is 8");
-  pisa_pack_close(grouped);
   pisa_pack *coarse = read_pack(&(struct sample_spec){.blocks = "query=128 key=128"});
   CHECK_FAILS(load(coarse, 0, NULL, &error), PISA_UNSUPPORTED, error, "key blocks of 128 tokens");
   pisa_pack_close(coarse);

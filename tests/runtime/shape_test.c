@@ -260,7 +260,7 @@ static void check_limits(void) {
   call.batch = 100000;
   CHECK(!pisa_shape_sizes(&method, &call, &shape, NULL));
   CHECK_FAILS(pisa_limits_sizes(&method, &shape, &limits, &error), PISA_UNSUPPORTED, error,
-              "batch * heads * blocks is 100000 * 6 * 100, at most 16268815 fit");
+              "batch * kv_heads * blocks is 300000 * 100, at most 16268815 fit");
   call = good_call();
   call.v.stride[0] = INT64_C(1) << 39;
   CHECK(!pisa_shape_sizes(&method, &call, &shape, NULL));
