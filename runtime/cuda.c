@@ -11,6 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The driver's binary interface on 64-bit machines. */
+_Static_assert(sizeof(CUtensorMap) == 128, "tensor maps are 128 bytes");
+_Static_assert(sizeof(CUlaunchAttribute) == 72 && offsetof(CUlaunchAttribute, value) == 8,
+               "launch attributes are an id and 64 bytes");
+_Static_assert(sizeof(CUlaunchConfig) == 56 && offsetof(CUlaunchConfig, stream) == 32 &&
+                   offsetof(CUlaunchConfig, n_attributes) == 48,
+               "launch configurations lie as the driver reads them");
+
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct pisa_cuda table; /* written once, under |once| */
 static pisa_error outcome;     /* of the load; PISA_OK: |table| is complete */
