@@ -109,20 +109,22 @@ static void print_method(const struct plan *plan, struct text *out) {
 static void print_work(const struct plan *plan, const struct costs *c, struct text *out) {
   text_printf(out, "\nat %lld tokens, batch 1: %lld query blocks, %lld key blocks\n",
               (long long)c->tokens, (long long)c->query_blocks, (long long)c->key_blocks);
-  text_printf(out, "  a query block reads %lld key blocks exactly: %lld tiles of %d keys",
-              (long long)c->kept, (long long)c->exact_tiles, plan->attend.tile_k);
+  text_printf(out, "  a query block reads %lld key blocks exactly: %lld tile%s of %d keys",
+              (long long)c->kept, (long long)c->exact_tiles, c->exact_tiles == 1 ? "" : "s",
+              plan->attend.tile_k);
   if (c->mean_tiles > 0)
     text_printf(out, ", then %lld of means", (long long)c->mean_tiles);
   text_puts(out, plan->attend.first_order ? ", then the first-order term\n" : "\n");
 }
 
 static void print_launch(const struct plan *plan, const struct cost *c, struct text *out) {
-  char registers[16];
-  if (c->kernel->entry_registers > 0)
-    snprintf(registers, sizeof registers, "%d / %d", plan->attend.producer_registers,
-             plan->attend.consumer_registers);
-  else
-    snprintf(registers, sizeof registers, "any");
+  const struct plan_statistics *s = &plan->statistics;
+  const struct plan_attend *a = &plan->attend;
+  char registers[16] = "any";
+  if (c->kernel == &s->kernel)
+    snprintf(registers, sizeof registers, "%d / %d", s->producer_registers, s->consumer_registers);
+  if (c->kernel == &a->kernel)
+    snprintf(registers, sizeof registers, "%d / %d", a->producer_registers, a->consumer_registers);
   text_printf(out, "  %-15s  %6lld  %7d  %9s  %8d", c->kernel->entry, (long long)c->ctas,
               c->kernel->threads, registers, c->smem_bytes);
   cell(out, 6, c->flops);
@@ -151,6 +153,15 @@ static void print_costs(const struct plan *plan, const struct costs *c, struct t
       dense * 1e6);
 }
 
+static void print_crossover(struct arena *arena, const struct plan *plan, struct text *out) {
+  int64_t tokens = cost_crossover(arena, plan);
+  if (tokens > 0)
+    text_printf(out, "  expected to be faster than dense attention from %lld tokens on\n",
+                (long long)tokens);
+  else if (!plan->attend.dense)
+    text_puts(out, "  not expected to be faster than dense attention at any length\n");
+}
+
 /* ---- what is built and what is not ---- */
 
 static void print_variants(const struct variants *v, struct text *out) {
@@ -170,12 +181,14 @@ static void print_rejections(const struct plan *plan, struct text *out) {
     text_printf(out, "  %s: %s\n", plan->rejections[i].candidate, plan->rejections[i].reason);
 }
 
-void explain(const struct variants *variants, int64_t tokens, struct text *out) {
+void explain(struct arena *arena, const struct variants *variants, int64_t tokens,
+             struct text *out) {
   const struct plan *plan = variants->plans[0];
   struct costs costs = cost_of(plan, tokens);
   print_method(plan, out);
   print_work(plan, &costs, out);
   print_costs(plan, &costs, out);
+  print_crossover(arena, plan, out);
   print_variants(variants, out);
   print_rejections(plan, out);
 }

@@ -246,8 +246,8 @@ static int format(struct run *run) {
 static int explain_spec(struct run *run) {
   bool planned = load(run) && plan(run);
   if (planned)
-    explain(&run->variants, run->options.tokens > 0 ? run->options.tokens : EXPLAIN_TOKENS,
-            &run->out);
+    explain(&run->arena, &run->variants,
+            run->options.tokens > 0 ? run->options.tokens : EXPLAIN_TOKENS, &run->out);
   return finish(run, planned);
 }
 

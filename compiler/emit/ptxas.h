@@ -29,7 +29,6 @@ struct ptxas_report {
   int n_kernels;
   const char **warnings; /* every warning and every (Cnnnn) advisory, one line each */
   int n_warnings;
-  int n_losses; /* those that say 'Potential Performance Loss' */
 };
 
 /* NULL when |entry| is not in the report. */

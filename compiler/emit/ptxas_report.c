@@ -53,11 +53,8 @@ static void read_numbers(const char *line, struct ptxas_kernel *kernel) {
 
 /* "ptxas warning : ...", "ptxas info : (C7510) Potential Performance Loss: ..." */
 static void read_warning(struct arena *arena, const char *line, struct ptxas_report *report) {
-  bool loss = strstr(line, "Potential Performance Loss") != NULL;
-  if (!loss && !strstr(line, "warning") && !strstr(line, "(C7"))
-    return;
-  report->warnings[report->n_warnings++] = arena_strndup(arena, line, strlen(line));
-  report->n_losses += loss;
+  if (strstr(line, "warning") || strstr(line, "Potential Performance Loss") || strstr(line, "(C7"))
+    report->warnings[report->n_warnings++] = arena_strndup(arena, line, strlen(line));
 }
 
 struct ptxas_report ptxas_report_parse(struct arena *arena, const char *log) {

@@ -65,6 +65,8 @@ bool code_check(const struct plan *plan, const struct ptxas_report *report, stru
     check_kernel(kernels[i], report, why);
   for (int i = 0; i < report->n_warnings; i++)
     text_printf(why, "%s\n", report->warnings[i]);
+  if (why->size > before)
+    text_puts(why, "this ptxas does not keep the plan; --no-ptxas leaves the cubin to the driver");
   return why->size == before;
 }
 

@@ -29,8 +29,8 @@ bool code_compile(struct context *context, const struct plan *plan, const struct
 void code_fini(struct code *code);
 
 /* What must hold of shipped code: entry registers as planned, spills within the plan's budget, no
-   stack without spills, no 'Potential Performance Loss' from ptxas. Appends a line per breach to
-   |why|. */
+   stack without spills, no warning from ptxas ('Potential Performance Loss' among them). Appends a
+   line per breach to |why|. */
 bool code_check(const struct plan *plan, const struct ptxas_report *report, struct text *why);
 
 /* The kernels of |plan| in launch order, NULL-terminated; NULL after the last. */

@@ -163,3 +163,16 @@ struct costs cost_of(const struct plan *plan, int64_t tokens) {
     c.seconds += c.launch[i].seconds + plan->target->launch_seconds;
   return c;
 }
+
+int64_t cost_crossover(struct arena *arena, const struct plan *plan) {
+  struct spec dense = *plan->spec;
+  if (dense.attend.all_exact)
+    return 0;
+  dense.attend.all_exact = true;
+  dense.route.kind = ROUTE_NONE;
+  const struct plan *other = plan_choose(arena, &dense, plan->target, "");
+  for (int64_t n = 128; n <= 1 << 17; n += 128)
+    if (cost_of(plan, n).seconds < cost_of(other, n).seconds)
+      return n;
+  return 0;
+}

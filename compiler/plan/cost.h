@@ -31,6 +31,10 @@ struct costs {
 /* Costs of |plan| for one batch, the spec's heads and Nq = Nk = |tokens| >= 1. */
 struct costs cost_of(const struct plan *plan, int64_t tokens);
 
+/* The shortest length, in steps of 128 tokens, from which |plan| needs less time than dense
+   attention by these costs; 0 when there is none up to 128 K tokens, or when |plan| is dense. */
+int64_t cost_crossover(struct arena *arena, const struct plan *plan);
+
 /* Key blocks of |spec| that are read exactly among |key_blocks|: the budget, at least the forced
  * blocks. */
 int64_t cost_kept(const struct spec *spec, int64_t tokens);

@@ -97,7 +97,7 @@ static void reads_reports(void) {
       "    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n"
       "ptxas info    : Used 40 registers\n"
       "ptxas warning : Value of something is out of range\n");
-  CHECK(report.n_kernels == 2 && report.n_warnings == 2 && report.n_losses == 1);
+  CHECK(report.n_kernels == 2 && report.n_warnings == 2);
   const struct ptxas_kernel *a = ptxas_kernel_find(&report, "a");
   CHECK(a && a->registers == 168 && a->stack == 16 && a->spill_stores == 20 &&
         a->spill_loads == 24);

@@ -4,6 +4,7 @@
 #   error   PISAC SPEC             `pisac build SPEC` fails with status 1 and says what stands in SPEC.err
 #   facts   PISAC FILECHECK CHECK ARGS...   FileCheck finds the facts of CHECK in stdout of `pisac ARGS`
 #   twice   PISAC SPEC             two builds give the same bytes
+#   static  PISAC                  one file under 60 MB that asks for nothing but libc and libm
 #   budget  PISAC SPEC             every variant assembles within its plan's budgets, without a warning of ptxas
 # With PISA_UPDATE=1 in the environment, golden and error write what they see instead.
 set -eu
@@ -49,6 +50,11 @@ twice)
   "$pisac" build "$1" -o "$scratch/one" 2>/dev/null
   "$pisac" build "$1" -o "$scratch/two" 2>/dev/null
   cmp "$scratch/one" "$scratch/two"
+  ;;
+static)
+  bytes=$(wc -c <"$pisac")
+  [ "$bytes" -lt 60000000 ] || { echo "$bytes bytes"; exit 1; }
+  if ldd "$pisac" | grep -Ev 'linux-vdso|ld-linux|libc\.so|libm\.so'; then exit 1; fi
   ;;
 budget)
   has_ptxas || { echo "no ptxas here"; exit 77; }
