@@ -1,11 +1,24 @@
 """libpisa for the benchmarks: the C interface of runtime/pisa.h through ctypes, on torch tensors.
 
-A pack is opened and loaded once (`Kernel`); `Kernel.bind` turns tensors into a call that can be launched again and
-again without Python work in between beyond one foreign call. Only what the benchmarks need is here.
+A pack is opened and loaded once (`Kernel`); `Kernel.bind` turns tensors into a call that can be
+launched again and again for the price of one foreign call. Only what the benchmarks need is here.
 """
+
 import ctypes
 import os
-from ctypes import POINTER, Structure, byref, c_char, c_char_p, c_double, c_float, c_int, c_int64, c_size_t, c_void_p
+from ctypes import (
+    POINTER,
+    Structure,
+    byref,
+    c_char,
+    c_char_p,
+    c_double,
+    c_float,
+    c_int,
+    c_int64,
+    c_size_t,
+    c_void_p,
+)
 
 import torch
 
@@ -15,9 +28,19 @@ class Error(Structure):
 
 
 class PackInfo(Structure):
-    _fields_ = [("name", c_char_p), ("compiler", c_char_p), ("target", c_char_p), ("manifest", c_char_p),
-                ("type", c_int), ("heads", c_int), ("kv_heads", c_int), ("head_dim", c_int),
-                ("n_variants", c_int), ("has_cubin", c_int), ("validated", c_int)]
+    _fields_ = [
+        ("name", c_char_p),
+        ("compiler", c_char_p),
+        ("target", c_char_p),
+        ("manifest", c_char_p),
+        ("type", c_int),
+        ("heads", c_int),
+        ("kv_heads", c_int),
+        ("head_dim", c_int),
+        ("n_variants", c_int),
+        ("has_cubin", c_int),
+        ("validated", c_int),
+    ]
 
 
 class Tensor(Structure):
@@ -25,10 +48,23 @@ class Tensor(Structure):
 
 
 class Attention(Structure):
-    _fields_ = [("struct_size", c_size_t), ("batch", c_int64), ("heads", c_int64), ("kv_heads", c_int64),
-                ("n_q", c_int64), ("n_k", c_int64), ("q", Tensor), ("k", Tensor), ("v", Tensor), ("o", Tensor),
-                ("lse", c_void_p), ("blocks", c_void_p), ("density", c_double), ("keep", c_int64),
-                ("scale", c_float)]
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("batch", c_int64),
+        ("heads", c_int64),
+        ("kv_heads", c_int64),
+        ("n_q", c_int64),
+        ("n_k", c_int64),
+        ("q", Tensor),
+        ("k", Tensor),
+        ("v", Tensor),
+        ("o", Tensor),
+        ("lse", c_void_p),
+        ("blocks", c_void_p),
+        ("density", c_double),
+        ("keep", c_int64),
+        ("scale", c_float),
+    ]
 
 
 SIGNATURES = {
@@ -43,7 +79,7 @@ SIGNATURES = {
 
 
 class Library:
-    """libpisa.so with checked calls: a status other than PISA_OK raises with the library's own sentence."""
+    """libpisa.so with checked calls: what fails raises the library's own sentence."""
 
     def __init__(self, path):
         self.lib = ctypes.CDLL(os.path.abspath(path))
@@ -78,19 +114,19 @@ def ptx_digests(manifest, variant):
     return digests
 
 
-def attend_fields(manifest):
-    """The spec's `attend` line as a dictionary: {"all": "exact"} or {"selected": "exact", "rest": ...}."""
+def fields(manifest, key):
+    """The first line `key name=value ...` as a dictionary: {"query": "128", "key": "64"}."""
     for line in manifest.splitlines():
-        if line.startswith("attend "):
+        if line.startswith(key + " "):
             return dict(field.split("=") for field in line.split()[1:])
-    raise ValueError("the manifest has no attend line")
+    raise ValueError(f"the manifest has no {key} line")
 
 
 class Kernel:
     """One variant of a pack, loaded into torch's CUDA context."""
 
     def __init__(self, library, path, settings=()):
-        torch.cuda.current_stream().synchronize()  # makes torch's primary context current in this thread
+        torch.zeros(1, device="cuda")  # makes torch's primary context current in this thread
         self.call = library
         self.pack, self.module, self.info = c_void_p(), c_void_p(), PackInfo()
         variant = c_int()
@@ -102,7 +138,8 @@ class Kernel:
         self.variant = variant.value
         self.name = self.info.name.decode()
         manifest = self.info.manifest.decode()
-        self.attend = attend_fields(manifest)
+        self.attend = fields(manifest, "attend")
+        self.query = int(fields(manifest, "blocks")["query"])
         self.ptx_sha256 = ptx_digests(manifest, self.variant)
 
     @property
@@ -121,23 +158,42 @@ class Launch:
         b, h, n_q, _ = q.shape
         self.kernel, self.inputs = kernel, (q, k, v)
         self.o = torch.full_like(q, float("nan"))
-        self.request = Attention(struct_size=ctypes.sizeof(Attention), batch=b, heads=h, kv_heads=k.shape[1],
-                                 n_q=n_q, n_k=k.shape[2], q=view(q), k=view(k), v=view(v), o=view(self.o),
-                                 density=0.0 if kernel.dense else density)
+        self.request = Attention(
+            struct_size=ctypes.sizeof(Attention),
+            batch=b,
+            heads=h,
+            kv_heads=k.shape[1],
+            n_q=n_q,
+            n_k=k.shape[2],
+            q=view(q),
+            k=view(k),
+            v=view(v),
+            o=view(self.o),
+            density=0.0 if kernel.dense else density,
+        )
         kept, size = c_int64(), c_size_t()
-        kernel.call("pisa_kept_blocks", kernel.pack, kernel.variant, byref(self.request), byref(kept))
+        kernel.call(
+            "pisa_kept_blocks", kernel.pack, kernel.variant, byref(self.request), byref(kept)
+        )
         self.kept = kept.value
         self.lse = torch.full((b, h, n_q), float("nan"), device="cuda") if want_lse else None
         self.blocks = None
         if want_blocks and not kernel.dense:
-            self.blocks = torch.full((b, h, -(-n_q // 128), self.kept), -1, device="cuda", dtype=torch.int32)
+            shape = (b, h, -(-n_q // kernel.query), self.kept)
+            self.blocks = torch.full(shape, -1, device="cuda", dtype=torch.int32)
         self.request.lse = self.lse.data_ptr() if want_lse else None
         self.request.blocks = self.blocks.data_ptr() if self.blocks is not None else None
         kernel.call("pisa_workspace_size", kernel.module, byref(self.request), byref(size))
         self.workspace = torch.empty(max(1, size.value), device="cuda", dtype=torch.uint8)
         self.error = Error()
-        self.arguments = (kernel.module, byref(self.request), self.workspace.data_ptr(), size.value,
-                          torch.cuda.current_stream().cuda_stream, byref(self.error))
+        self.arguments = (
+            kernel.module,
+            byref(self.request),
+            self.workspace.data_ptr(),
+            size.value,
+            torch.cuda.current_stream().cuda_stream,
+            byref(self.error),
+        )
         self.function = kernel.call.lib.pisa_launch
 
     def __call__(self):

@@ -1,9 +1,12 @@
 """The timing protocol, the same for every contestant (docs/results/README.md).
 
-ms:            10 back-to-back calls after 0.2 s idle, per call; the median over the rounds.
-ms_sustained:  10 back-to-back calls right after 0.3 s of the contestant's own load; the median over the rounds.
-Rounds are interleaved: every contestant has its turn in each round, so that a warm chip meets all of them alike.
+ms            10 back-to-back calls after 0.2 s idle, per call; the median over the rounds
+ms_sustained  10 back-to-back calls right after 0.3 s of the contestant's own load; likewise
+
+Rounds are interleaved: every contestant has its turn in each round, so that a warm chip meets all
+of them alike.
 """
+
 import contextlib
 import math
 import statistics
@@ -17,7 +20,7 @@ LOAD_SECONDS = 0.3
 
 
 class Contestant:
-    """A name, a call that enqueues one whole computation, and a scope that must be active around calls."""
+    """A name, a call that enqueues one whole computation, a scope to hold around calls."""
 
     def __init__(self, name, call, scope=contextlib.nullcontext):
         self.name, self.call, self.scope = name, call, scope

@@ -1,7 +1,9 @@
-"""Piecewise attention in double precision with torch, from the formulas alone (docs/DESIGN.md, arXiv 2602.01077).
+"""Piecewise attention in double precision with torch, from the formulas alone (arXiv 2602.01077).
 
-Independent of runtime/cpu: a second opinion before anything is timed. Small shapes only (N x N logits are stored).
+Independent of runtime/cpu: a second opinion before anything is timed. Small shapes only: N x N
+logits are stored.
 """
+
 import math
 
 import torch
@@ -29,7 +31,7 @@ def selection(ids, blocks):
 
 
 def piecewise(q, k, v, ids, rest, scale):
-    """(o, lse) in double. |ids|: the lists to attend to exactly; |rest|: "drop", "taylor_0" or "taylor_hybrid"."""
+    """(o, lse) in double. |ids|: lists read exactly; |rest|: drop, taylor_0, taylor_hybrid."""
     q, k, v = q.double(), k.double(), v.double()
     n_q, n_k = q.shape[2], k.shape[2]
     blocks = -(-n_k // BLOCK)
@@ -42,7 +44,11 @@ def piecewise(q, k, v, ids, rest, scale):
     selected = selection(ids, blocks)[:, :, rows]
     exact = (scale * q @ k.mT).masked_fill(~selected[..., columns], -math.inf)
     means = scale * q @ stored(k_mean).mT + lengths.log()
-    means = torch.full_like(means, -math.inf) if rest == "drop" else means.masked_fill(selected, -math.inf)
+    means = (
+        torch.full_like(means, -math.inf)
+        if rest == "drop"
+        else means.masked_fill(selected, -math.inf)
+    )
     lse = torch.cat([exact, means], dim=3).logsumexp(3)
     tail = (means - lse[..., None]).exp()
     o = (exact - lse[..., None]).exp() @ v + tail @ stored(v_mean)

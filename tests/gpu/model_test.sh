@@ -1,5 +1,6 @@
 #!/bin/sh
-# One test of `pisa verify` or `pisa bench` on the model driver: model_test.sh PISA MAKE_PACK MODEL_LIBRARY JOB [ARGUMENT ...]
+# One test of `pisa verify` or `pisa bench` on the model driver:
+# model_test.sh PISA MAKE_PACK MODEL_LIBRARY JOB [ARGUMENT ...]
 set -u
 pisa=$1 make_pack=$2 model=$3 job=$4
 shift 4
@@ -45,10 +46,11 @@ no_device) # no driver: exit 2 and a sentence, no output
 bench)
   file=$(pack hybrid)
   expect 0 env PISA_LIBCUDA="$model" "$pisa" bench "$file" --tokens 65 --heads 1 --json
-  grep -q '"statistics_ms": [0-9.]*, "route_ms": [0-9.]*, "attend_ms"' "$work/out" || fail "no times in the JSON line"
+  grep -q '"statistics_ms": [0-9.]*, "route_ms": [0-9.]*, "attend_ms"' "$work/out" ||
+    fail "no times in the JSON line"
   expect 1 env PISA_LIBCUDA="$model" "$pisa" bench "$file" --rounds 4
   ;;
-right) # everything is right to rounding: right SPEC CASE ...: the small cases and the named ones pass
+right) # right SPEC CASE ...: what is right to rounding passes, in the small and the named cases
   file=$(pack "$1")
   shift
   export PISA_LIBCUDA="$model"
@@ -59,13 +61,15 @@ right) # everything is right to rounding: right SPEC CASE ...: the small cases a
     grep -q ' ok$' "$work/out" || fail "$name: no case ran"
   done
   ;;
-fault) # fault NAME SPEC CASE: what is wrong is found, in the case that is there for it
+fault) # fault NAME SPEC CASE WORD: what is wrong is found, in the case that is there for it
   file=$(pack "$2")
-  case $3 in random) set -- "$1" "$2" random --quick ;; *) set -- "$1" "$2" "$3" --json ;; esac
-  [ "$1" = ptx ] && set -- "$@" --both
-  fault=$1 name=$3
-  shift 3
-  expect 3 env PISA_LIBCUDA="$model" PISA_MODEL_FAULT="$fault" "$pisa" verify "$file" --heads 1 --case "$name" "$@"
+  fault=$1 name=$3 word=$4
+  set -- --heads 1 --case "$name"
+  [ "$name" = random ] && set -- "$@" --quick
+  [ "$fault" = ptx ] && set -- "$@" --both
+  expect 3 env PISA_LIBCUDA="$model" PISA_MODEL_FAULT="$fault" "$pisa" verify "$file" "$@"
+  grep -q -e "^    .*$word" -e "^pisa.*$word" "$work/out" "$work/err" ||
+    fail "no word of '$word': $(cat "$work/out")"
   ;;
 fragment) # a mark needs the complete list: a quick run earns none
   record=$1
@@ -77,8 +81,8 @@ fragment) # a mark needs the complete list: a quick run earns none
   grep -q sha256 "$work/none.json" && fail "a quick run earned a mark"
   sed 's/"complete": false/"complete": true/' "$work/quick" >"$work/whole"
   expect 0 python3 "$record" fragment "$work/whole" --driver 1.0 -o "$work/two.json"
-  [ "$(grep -c sha256 "$work/two.json")" = 2 ] || fail "a complete run earns a mark for the cubin and one for the PTX"
-  sed 's/"code": "ptx"\(.*\)"passed": true/"code": "ptx"\1"passed": false/' "$work/whole" >"$work/half"
+  [ "$(grep -c sha256 "$work/two.json")" = 2 ] || fail "a complete run earns two marks"
+  sed '/"code": "ptx"/s/"passed": true/"passed": false/' "$work/whole" >"$work/half"
   expect 0 python3 "$record" fragment "$work/half" --driver 1.0 -o "$work/half.json"
   grep -q sha256 "$work/half.json" && fail "a failed PTX left a mark"
   mkdir "$work/docs"

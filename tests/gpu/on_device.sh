@@ -1,112 +1,137 @@
 #!/bin/sh
-# Verifies, times and sanitizes the packs of generated/ on a machine with a GPU.
+# Verifies, times and sanitizes the packs of generated/ on a machine with a GPU, in under 9 minutes.
 #
 #   tests/gpu/on_device.sh verify|bench|sanitize|all [SPEC ...]
 #
-# Needs a C compiler, cmake, python3 (with torch for bench) and compute-sanitizer for sanitize; no LLVM.
-# Records go to $OUT (default ./out): verify.jsonl, validation.json, bench.jsonl, sanitize.log, build.log.
-# PISA_COMMIT names the measured commit where there is no git. Exit 0: all passed, 2: the world failed, 3: a check failed.
+# Needs a C compiler, cmake, python3 (with torch for bench) and compute-sanitizer for sanitize; no
+# LLVM. Records go to $OUT (default ./out): verify.jsonl, validation.json, bench.jsonl,
+# kernels.jsonl, sanitize.log, build.log; tests/gpu/record.py merges them into docs/results.
+# PISA_COMMIT names the measured commit where there is no git.
+# Exit 0: all passed, 2: the world failed, 3: a check failed.
 set -u
 cd "$(dirname "$0")/../.." || exit 2
 
 job=${1:-all}
 [ $# -gt 0 ] && shift
+specs=$*
 out=${OUT:-out}
-build=build-device
-pisa=$build/bin/pisa
+tree=build-device
+pisa=$tree/bin/pisa
 worst=0
-mkdir -p "$out" || exit 2
+
+now() {
+  date +%s
+}
 
 commit() {
   echo "${PISA_COMMIT:-$(git rev-parse HEAD 2>/dev/null || echo unknown)}"
 }
 
 driver() {
-  nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -n 1
+  nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | head -n 1
 }
 
-# part NAME SECONDS COMMAND...: runs one part, at most SECONDS, and says how long it took.
-part() {
-  name=$1 limit=$2
-  shift 2
-  begin=$(date +%s)
-  "$@" "$limit"
-  status=$?
-  [ $status -gt $worst ] && worst=$status
-  summary="$summary
-$(printf '%-9s %4d s  %s' "$name" $(($(date +%s) - begin)) "$([ $status = 0 ] && echo ok || echo "FAILED ($status)")")"
-}
-
-packs() { # the packs named on the command line, else all of generated/
-  if [ -n "$specs" ]; then
-    for spec in $specs; do echo "generated/$spec.pack"; done
-  else
+# The packs of the specs named on the command line, else those of $1, else all.
+packs() {
+  chosen=${specs:-$1}
+  if [ -z "$chosen" ]; then
     ls generated/*.pack
+  else
+    for spec in $chosen; do echo "generated/$spec.pack"; done
   fi
 }
 
-build_runtime() {
-  generator=
-  command -v ninja >/dev/null && generator="-G Ninja"
-  # shellcheck disable=SC2086
-  { timeout "$1" cmake -S . -B $build $generator -DPISA_COMPILER=OFF -DCMAKE_BUILD_TYPE=Release &&
-      timeout "$1" cmake --build $build -j 16; } >"$out/build.log" 2>&1 && return 0
-  tail -n 30 "$out/build.log"
-  return 2
+# Exit statuses as `pisa` has them; what timeout or a signal adds is the world's fault.
+worse() {
+  status=$1
+  [ "$status" -gt 3 ] && status=2
+  [ "$status" -gt "$result" ] && result=$status
 }
 
+# part NAME SECONDS FUNCTION: runs it until $deadline at the latest and notes how long it took.
+part() {
+  begin=$(now)
+  deadline=$((begin + $2))
+  result=0
+  echo "---- $1"
+  $3
+  took=$(($(now) - begin))
+  summary="$summary
+$(printf '%-10s %4d s  ' "$1" $took)$([ $result = 0 ] && echo ok || echo "FAILED ($result)")"
+  [ $result -gt $worst ] && worst=$result
+}
+
+left() {
+  echo $((deadline - $(now)))
+}
+
+build_runtime() {
+  set -- -S . -B $tree -DPISA_COMPILER=OFF -DCMAKE_BUILD_TYPE=Release
+  command -v ninja >/dev/null && set -- "$@" -G Ninja
+  timeout "$(left)" cmake "$@" >"$out/build.log" 2>&1 &&
+    timeout "$(left)" cmake --build $tree -j 16 >>"$out/build.log" 2>&1 && return
+  tail -n 30 "$out/build.log"
+  result=2
+}
+
+# Only rows that need a reader are shown: failures, the case that hung, the summary of each code.
 verify_packs() {
-  deadline=$(($(date +%s) + $1)) result=0
   : >"$out/verify.jsonl"
-  for pack in $(packs); do
-    left=$((deadline - $(date +%s)))
-    [ $left -lt 5 ] && { echo "verify: no time left for $pack"; return 2; }
-    timeout "$left" $pisa verify "$pack" --both --json 2>"$out/table" >>"$out/verify.jsonl"
-    status=$?
-    grep -v ' ok$' "$out/table"
-    [ $status -gt $result ] && result=$status
+  for pack in $(packs ""); do
+    if [ "$(left)" -lt 5 ]; then
+      echo "no time left for $pack"
+      worse 2
+      continue
+    fi
+    timeout "$(left)" $pisa verify "$pack" --both --json 2>"$out/table" >>"$out/verify.jsonl"
+    worse $?
+    grep -v -e ' ok$' -e '^spec ' -e '^$' "$out/table"
   done
   rm -f "$out/table"
-  python3 tests/gpu/record.py fragment "$out/verify.jsonl" --driver "$(driver)" -o "$out/validation.json"
-  [ $result -gt 3 ] && result=2
-  return $result
+  python3 tests/gpu/record.py fragment "$out/verify.jsonl" --driver "$(driver)" \
+    -o "$out/validation.json" || worse 2
 }
 
-# The benchmark's own check first compares every pack with torch; see tests/bench/beside.py.
 bench_packs() {
-  rm -f "$out/bench.jsonl"
-  for pack in $(packs); do
-    timeout 60 $pisa bench "$pack" --tokens 4096,4608,16384 || echo "bench: $pack failed ($?)"
+  rm -f "$out/bench.jsonl" "$out/kernels.jsonl"
+  for pack in $(packs hybrid); do
+    { timeout 60 $pisa bench "$pack" --density 0.125 --json >>"$out/kernels.jsonl"; } 2>&1
+    worse $?
   done
-  PYTHONUNBUFFERED=1 timeout "$1" python3 tests/bench/beside.py --library $build/lib/libpisa.so --packs generated \
-    --commit "$(commit)" --out "$out/bench.jsonl"
+  PYTHONUNBUFFERED=1 timeout "$(left)" python3 tests/bench/beside.py \
+    --library $tree/lib/libpisa.so --packs generated --commit "$(commit)" --out "$out/bench.jsonl"
+  worse $?
+}
+
+# sanitize_one TOOL PACK: one tool over the small cases. For initcheck the workspace stays unfilled.
+sanitize_one() {
+  set -- "$1" "$2" --quick
+  [ "$1" = initcheck ] && set -- "$@" --no-poison
+  tool=$1 pack=$2
+  shift 2
+  echo "==== $tool $pack" >>"$out/sanitize.log"
+  timeout "$(left)" compute-sanitizer --tool "$tool" --error-exitcode 3 --print-limit 20 \
+    $pisa verify "$pack" "$@" >"$out/part.log" 2>&1
+  worse $?
+  cat "$out/part.log" >>"$out/sanitize.log"
+  printf '%-10s %-26s %s\n' "$tool" "$pack" "$(grep SUMMARY "$out/part.log" | sed 's/=* *//')"
 }
 
 sanitize_packs() {
-  deadline=$(($(date +%s) + $1)) result=0
   : >"$out/sanitize.log"
   for tool in memcheck racecheck synccheck initcheck; do
-    poison=
-    [ $tool = initcheck ] && poison=--no-poison # poison would initialise everything
-    for pack in $(packs); do
-      left=$((deadline - $(date +%s)))
-      [ $left -lt 5 ] && { echo "sanitize: no time left for $tool on $pack"; return 2; }
-      echo "==== $tool $pack" >>"$out/sanitize.log"
-      timeout "$left" compute-sanitizer --tool $tool --error-exitcode 3 --print-limit 20 \
-        $pisa verify "$pack" --quick $poison >"$out/part.log" 2>&1
-      status=$?
-      cat "$out/part.log" >>"$out/sanitize.log"
-      printf '%-10s %-28s %s\n' $tool "$pack" "$(grep 'SUMMARY' "$out/part.log" | sed 's/=* *//')"
-      [ $status -gt 3 ] && status=2
-      [ $status -gt $result ] && result=$status
+    for pack in $(packs "hybrid keep_or_drop taylor0 dense"); do
+      if [ "$(left)" -ge 5 ]; then
+        sanitize_one $tool "$pack"
+      else
+        echo "no time left for $tool on $pack"
+        worse 2
+      fi
     done
   done
   rm -f "$out/part.log"
-  return $result
 }
 
-specs=$*
-summary="part         time  result ($(commit | cut -c 1-12), driver $(driver))"
 case $job in
 verify | bench | sanitize | all) ;;
 *)
@@ -114,11 +139,13 @@ verify | bench | sanitize | all) ;;
   exit 1
   ;;
 esac
-part build 120 build_runtime
+mkdir -p "$out" || exit 2
+summary="commit $(commit), driver $(driver)"
+part build 90 build_runtime
 if [ $worst = 0 ]; then
-  case $job in verify | all) part verify 240 verify_packs ;; esac
-  case $job in bench | all) part bench 180 bench_packs ;; esac
-  case $job in sanitize | all) part sanitize 90 sanitize_packs ;; esac
+  case $job in verify | all) part verify 170 verify_packs ;; esac
+  case $job in bench | all) part bench 150 bench_packs ;; esac
+  case $job in sanitize | all) part sanitize 120 sanitize_packs ;; esac
 fi
 echo "$summary"
 exit $worst

@@ -1,21 +1,36 @@
 #!/usr/bin/env python3
 """Turns what a GPU box measured into the records under docs/results/. Standard library only.
 
-    record.py fragment verify.jsonl --driver 580.159.04 -o validation.json
-        The marks that a run of `pisa verify --json` earned: every PTX and cubin of a spec whose complete list of
-        cases passed, both as cubin and as PTX.
-    record.py merge [--validation validation.json] [--bench bench.jsonl] [--docs docs/results] [--packs generated]
-        Adds a fragment and benchmark lines to the records. With --packs, marks of code that is in none of the
-        packs there are dropped.
+record.py fragment verify.jsonl --driver 580.159.04 -o validation.json
+    The marks that a run of `pisa verify --both --json` earned: the PTX and the cubin of every
+    spec whose complete list of cases passed as cubin and as PTX.
+record.py merge [--validation validation.json] [--bench bench.jsonl]
+                [--docs docs/results] [--packs generated]
+    Adds a fragment and benchmark lines to the records. With --packs, marks of code that is in
+    none of the packs there are dropped.
 """
+
 import argparse
 import json
 import pathlib
 import sys
 
-BENCH_KEYS = {"run": str, "commit": str, "device": str, "driver": str, "bench": str, "variant": str, "shape": dict,
-              "ms": float, "ms_sustained": float, "peer": str, "peer_ms": float, "peer_ms_sustained": float,
-              "ratio": float, "ptx_sha256": list}
+BENCH_KEYS = {
+    "run": str,
+    "commit": str,
+    "device": str,
+    "driver": str,
+    "bench": str,
+    "variant": str,
+    "shape": dict,
+    "ms": float,
+    "ms_sustained": float,
+    "peer": str,
+    "peer_ms": float,
+    "peer_ms_sustained": float,
+    "ratio": float,
+    "ptx_sha256": list,
+}
 SHAPE_KEYS = {"B", "H", "Hk", "Nq", "Nk", "D", "type", "density"}
 RECORDS = {"piecewise": "h200/piecewise.jsonl"}
 
@@ -31,8 +46,9 @@ def read_lines(path):
 
 # ---- marks ----
 
+
 def earned(lines):
-    """{spec: [summary line, ...]} of the specs that passed everything, on every code path their pack holds."""
+    """{spec: [summary line, ...]} of the specs whose codes all passed everything."""
     codes = {}
     for line in lines:
         if line.get("verify") == "code":
@@ -51,16 +67,27 @@ def fragment(arguments):
     for spec, lines in sorted(earned(read_lines(arguments.lines)).items()):
         for line in lines:
             devices[line["device"]] = {"driver": arguments.driver, "compute": line["compute"]}
-            passed.append({"sha256": line["sha256"], "kind": line["code"], "spec": spec, "device": line["device"],
-                           "driver": arguments.driver, "max_rel_l2": line["max_rel_l2"],
-                           "max_lse_abs": line["max_lse_abs"]})
+            passed.append(
+                {
+                    "sha256": line["sha256"],
+                    "kind": line["code"],
+                    "spec": spec,
+                    "device": line["device"],
+                    "driver": arguments.driver,
+                    "max_rel_l2": line["max_rel_l2"],
+                    "max_lse_abs": line["max_lse_abs"],
+                }
+            )
     write_marks(arguments.output, {"devices": devices, "passed": passed})
     print(f"{len(passed)} marks for {len({mark['spec'] for mark in passed})} specs")
 
 
 def write_marks(path, record):
     """One mark a line: a diff shows what changed."""
-    marks = sorted(record["passed"], key=lambda mark: (mark["spec"], mark["kind"], mark["sha256"], mark["device"]))
+    marks = sorted(
+        record["passed"],
+        key=lambda mark: (mark["spec"], mark["kind"], mark["sha256"], mark["device"]),
+    )
     lines = ",\n".join("    " + json.dumps(mark) for mark in marks)
     body = f'{{\n  "devices": {json.dumps(record["devices"], sort_keys=True)},\n  "passed": ['
     body += f"\n{lines}\n  ]\n}}\n" if marks else "]\n}\n"
@@ -73,7 +100,7 @@ def digests_of(folder):
     for path in sorted(pathlib.Path(folder).glob("*.pack")):
         content = path.read_bytes()
         header, _, rest = content.partition(b"\n")
-        manifest = rest[:int(header.split()[2])].decode("ascii")
+        manifest = rest[: int(header.split()[2])].decode("ascii")
         digests |= {line.split()[5] for line in manifest.splitlines() if line.startswith("part ")}
     return digests
 
@@ -93,6 +120,7 @@ def merge_marks(docs, path, packs):
 
 
 # ---- measurements ----
+
 
 def check_measurement(line):
     for key, kind in BENCH_KEYS.items():
@@ -127,7 +155,9 @@ def merge(arguments):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     commands = parser.add_subparsers(required=True)
     command = commands.add_parser("fragment")
     command.add_argument("lines")

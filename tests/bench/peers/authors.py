@@ -1,7 +1,8 @@
-"""The method's authors' Triton kernel, when its repository was cloned to .peers/ (ignored by git, never shipped).
+"""The Triton kernel of the method's authors, where someone cloned it (.peers/ is ignored by git).
 
-    git clone https://github.com/xie-lab-ml/piecewise-sparse-attention .peers/piecewise-sparse-attention
+cd .peers && git clone https://github.com/xie-lab-ml/piecewise-sparse-attention
 """
+
 import functools
 import importlib
 import pathlib

@@ -1,4 +1,5 @@
-"""What this GPU can do at best: bf16 GEMM, device copy, random L2 tiles, exp2. One JSON object a line."""
+"""What this GPU can do at best: bf16 GEMM, copy, random L2 tiles, exp2. JSON lines."""
+
 import functools
 import json
 import pathlib
@@ -61,7 +62,9 @@ def gather(megabytes, programs, steps=256):
     source = torch.randint(0, 1000, (tiles * TILE_WORDS,), device="cuda", dtype=torch.int32)
     index = torch.randint(0, tiles, (1 << 20,), device="cuda", dtype=torch.int32)
     out = torch.empty(programs * TILE_WORDS, device="cuda", dtype=torch.int32)
-    call = functools.partial(sum_tiles[(programs,)], source, index, out, steps, 1 << 20, TILE=TILE_WORDS)
+    call = functools.partial(
+        sum_tiles[(programs,)], source, index, out, steps, 1 << 20, TILE=TILE_WORDS
+    )
     bytes_read = programs * steps * TILE_WORDS * 4
     say(f"random 16 KB tiles of {megabytes} MB", bytes_read / milliseconds(call) / 1e6, "GB/s")
 

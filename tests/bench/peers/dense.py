@@ -1,7 +1,8 @@
 """Dense attention a PyTorch user would run: SDPA with the cuDNN and the FlashAttention-2 backend.
 
-As a module: `contestants(q, k, v)`. As a program, bf16 and non-causal: dense.py B,H,N,D [B,H,N,D ...]
+As a module: `contestants(q, k, v)`. As a program, bf16, non-causal: dense.py B,H,N,D [B,H,N,D ...]
 """
+
 import functools
 import json
 import pathlib
@@ -20,7 +21,9 @@ SHAPES = ["1,24,4096,128", "1,24,8192,128", "1,24,16384,128"]
 
 def contestants(q, k, v, names=tuple(BACKENDS)):
     call = functools.partial(F.scaled_dot_product_attention, q, k, v)
-    return [Contestant(name, call, functools.partial(sdpa_kernel, BACKENDS[name])) for name in names]
+    return [
+        Contestant(name, call, functools.partial(sdpa_kernel, BACKENDS[name])) for name in names
+    ]
 
 
 def main():
@@ -29,8 +32,18 @@ def main():
         b, h, n, d = map(int, shape.split(","))
         q, k, v = [torch.randn(b, h, n, d, device="cuda", dtype=torch.bfloat16) for _ in range(3)]
         for name, (ms, loaded) in measure(contestants(q, k, v), rounds=5).items():
-            print(json.dumps({"peer": name, "shape": shape, "ms": ms, "ms_sustained": loaded,
-                              "tflops": 4 * b * h * n * n * d / ms / 1e9}), flush=True)
+            print(
+                json.dumps(
+                    {
+                        "peer": name,
+                        "shape": shape,
+                        "ms": ms,
+                        "ms_sustained": loaded,
+                        "tflops": 4 * b * h * n * n * d / ms / 1e9,
+                    }
+                ),
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

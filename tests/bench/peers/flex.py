@@ -1,7 +1,9 @@
-"""Keep-or-drop block-sparse attention with FlexAttention: 128 x 128 blocks, one random list per query block.
+"""Keep-or-drop attention with FlexAttention: 128 x 128 blocks, one random list per query block.
 
-The mask is given; making it is not timed. Usage: flex.py [--density 0.125] B,H,N,D [B,H,N,D ...]   (N in 128s)
+The mask is given; making it is not timed.
+Usage: flex.py [--density 0.125] B,H,N,D [B,H,N,D ...]   (N a multiple of 128)
 """
+
 import argparse
 import functools
 import json
@@ -18,15 +20,21 @@ BLOCK = 128
 
 
 def random_mask(n, density):
-    """The same number of full blocks for every query block, shared by all heads; no partly masked block."""
+    """The same number of full blocks for every query block, shared by all heads."""
     blocks = n // BLOCK
     kept = max(1, int(density * blocks))
     order = torch.rand(1, 1, blocks, blocks, device="cuda").argsort(-1)[..., :kept].sort(-1).values
     index = torch.zeros(1, 1, blocks, blocks, device="cuda", dtype=torch.int32)
     index[..., :kept] = order.int()
     count = torch.full((1, 1, blocks), kept, device="cuda", dtype=torch.int32)
-    return BlockMask.from_kv_blocks(torch.zeros_like(count), torch.zeros_like(index), count, index,
-                                    BLOCK_SIZE=(BLOCK, BLOCK), seq_lengths=(n, n))
+    return BlockMask.from_kv_blocks(
+        torch.zeros_like(count),
+        torch.zeros_like(index),
+        count,
+        index,
+        BLOCK_SIZE=(BLOCK, BLOCK),
+        seq_lengths=(n, n),
+    )
 
 
 def main():
@@ -41,8 +49,17 @@ def main():
         q, k, v = [torch.randn(b, h, n, d, device="cuda", dtype=torch.bfloat16) for _ in range(3)]
         call = functools.partial(compiled, q, k, v, block_mask=random_mask(n, options.density))
         ms, loaded = measure([Contestant("flex", call)], rounds=5)["flex"]
-        print(json.dumps({"peer": f"flex-{BLOCK}-d{options.density}", "shape": shape, "ms": ms,
-                          "ms_sustained": loaded}), flush=True)
+        print(
+            json.dumps(
+                {
+                    "peer": f"flex-{BLOCK}-d{options.density}",
+                    "shape": shape,
+                    "ms": ms,
+                    "ms_sustained": loaded,
+                }
+            ),
+            flush=True,
+        )
 
 
 if __name__ == "__main__":
