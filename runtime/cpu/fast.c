@@ -138,7 +138,7 @@ static void load_slab(void *context, int thread, int64_t slab) {
     head->h_square[slab * p->k_blocks + j] = square;
   }
   for (int e = 0; e < SLAB * D; e++) {
-    double stored = cpu_round(p->type, sum[e] * p->scale / (double)p->n_k);
+    double stored = cpu_round_h_sum(p, sum[e] * p->scale / (double)p->n_k);
     head->summary.h_sum[row * D + e] = stored;
     head->h_sum[row * D + e] = (float)stored;
   }

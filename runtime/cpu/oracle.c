@@ -112,7 +112,7 @@ static bool first_order(const struct oracle_head *head, struct oracle_summary *s
     summary->h_norm[j] = sqrt(squares);
   }
   for (int e = 0; ok && e < D * D; e++)
-    summary->h_sum[e] = cpu_round(p->type, sum[e] * p->scale / (double)p->n_k);
+    summary->h_sum[e] = cpu_round_h_sum(p, sum[e] * p->scale / (double)p->n_k);
   free(mean);
   free(H);
   free(sum);

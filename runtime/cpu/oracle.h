@@ -30,7 +30,7 @@ struct oracle_summary {
   double *v_mean; /* [NT, D]   vbar_j */
   double
       *h_norm;   /* [NT]      ||H_j||_F, H_j = sum_n (k_n - kbar_j)^T v_n with the unrounded mean */
-  double *h_sum; /* [D, D]    round(sum_j H_j * scale / Nk), row = key dimension */
+  double *h_sum; /* [D, D]    round(sum_j H_j * scale / Nk * gain) / gain, row = key dimension */
 };
 
 /* Widens one head. |head| is to be freed also after a false. */

@@ -4,6 +4,7 @@
 
 #include <assert.h>
 
+#include "runtime/cpu/convert.h"
 #include "runtime/shape.h"
 
 static int64_t ceil_div(int64_t a, int64_t b) {
@@ -61,8 +62,17 @@ int64_t cpu_query_length(const struct cpu_problem *problem, int64_t i) {
   return block_length(problem->n_q, problem->query, i);
 }
 
+int64_t cpu_group(const struct cpu_problem *problem) {
+  return problem->heads / problem->kv_heads;
+}
+
 int64_t cpu_kv_head(const struct cpu_problem *problem, int64_t h) {
-  return h / (problem->heads / problem->kv_heads);
+  return h / cpu_group(problem);
+}
+
+double cpu_round_h_sum(const struct cpu_problem *problem, double value) {
+  double gain = pisa_h_gain(problem->type);
+  return cpu_round(problem->type, value * gain) / gain;
 }
 
 uint16_t *cpu_row(const pisa_tensor *tensor, int64_t b, int64_t h, int64_t n) {

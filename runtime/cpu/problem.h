@@ -51,8 +51,11 @@ bool cpu_wants_h(const struct cpu_problem *problem);
 int64_t cpu_key_length(const struct cpu_problem *problem, int64_t j);
 /* Rows of query block |i|. */
 int64_t cpu_query_length(const struct cpu_problem *problem, int64_t i);
-/* The key/value head that query head |h| reads. */
+/* G, the query heads that share a key/value head, and the one that query head |h| reads. */
+int64_t cpu_group(const struct cpu_problem *problem);
 int64_t cpu_kv_head(const struct cpu_problem *problem, int64_t h);
+/* An element of h_sum once stored, less the gain it is stored with (pisa_h_gain). */
+double cpu_round_h_sum(const struct cpu_problem *problem, double value);
 /* First element of row |n| of [B, H, N, D]. */
 uint16_t *cpu_row(const pisa_tensor *tensor, int64_t b, int64_t h, int64_t n);
 

@@ -58,25 +58,31 @@ static void large(void) {
 
 static void shapes(void) {
   static const int dims[] = {64, 96, 128, 256};
-  for (size_t d = 0; d < 4; d++)
-    for (int query = 64; query <= 128; query += 64)
-      for (int key = 64; key <= 128; key += 64) {
-        struct shape shape = shape_of(400, 2);
-        shape.head_dim = dims[d];
-        shape.query = query;
-        shape.key = key;
-        shape.n_q = 210;
-        shape.type = (int)d % 2 ? PISA_FP16 : PISA_BF16;
-        compare(shape, 1, 1e-5);
-      }
+  for (int i = 0; i < 32; i++) {
+    struct shape shape = shape_of(400, 2);
+    shape.head_dim = dims[i % 4];
+    shape.query = i & 4 ? 128 : 64;
+    shape.key = i & 8 ? 128 : 64;
+    shape.type = i & 16 ? PISA_FP16 : PISA_BF16;
+    shape.n_q = 210;
+    compare(shape, 1, 1e-5);
+  }
 }
 
 static void heads(void) {
-  struct shape shape = shape_of(260, 2);
-  shape.batch = 2;
-  shape.heads = 6;
-  shape.kv_heads = 2;
-  compare(shape, 1, 1e-5);
+  static const struct {
+    int64_t batch, heads, kv_heads, n_q, n_k;
+  } sizes[] = {{2, 6, 2, 260, 260}, {1, 4, 2, 300, 130}, {1, 4, 1, 130, 300}, {2, 8, 2, 65, 257}};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    struct shape shape = shape_of(sizes[i].n_k, 2);
+    shape.batch = sizes[i].batch;
+    shape.heads = sizes[i].heads;
+    shape.kv_heads = sizes[i].kv_heads;
+    shape.n_q = sizes[i].n_q;
+    shape.head_dim = i % 2 ? 96 : 64;
+    shape.type = i / 2 % 2 ? PISA_FP16 : PISA_BF16;
+    compare(shape, 1, 1e-5);
+  }
 }
 
 /* ---- whole jobs ---- */
@@ -118,6 +124,32 @@ static struct shape two_heads(void) {
   shape.heads = 4;
   shape.kv_heads = 2;
   return shape;
+}
+
+/* A head of a group has what it has alone with a copy of the keys and values it shares. */
+static void groups(void) {
+  struct shape shape = two_heads();
+  shape.n_q = 140;
+  shape.type = PISA_FP16;
+  struct sample grouped = sample_new(shape, 1);
+  shape.kv_heads = shape.heads;
+  struct sample plain = sample_new(shape, 1);
+  const struct cpu_problem *x = &grouped.problem, *y = &plain.problem;
+  for (int64_t e = 0; e < plain.k_size; e++) {
+    int64_t d = e % 64, n = e / 64 % 333, h = e / 64 / 333 % 4, b = e / 64 / 333 / 4;
+    *element(&y->k, b, h, n, d) = *element(&x->k, b, h / 2, n, d);
+    *element(&y->v, b, h, n, d) = *element(&x->v, b, h / 2, n, d);
+  }
+  for (int oracle = 0; oracle < 2; oracle++) {
+    struct result p = run_job(&grouped, 2, oracle, NULL), q = run_job(&plain, 2, oracle, NULL);
+    CHECK(memcmp(p.o, q.o, (size_t)plain.q_size * sizeof *p.o) == 0);
+    CHECK(memcmp(p.lse, q.lse, 2 * 4 * 140 * sizeof *p.lse) == 0);
+    CHECK(memcmp(p.blocks, q.blocks, 2 * 4 * 2 * 2 * sizeof *p.blocks) == 0);
+    result_free(&p);
+    result_free(&q);
+  }
+  sample_free(&grouped);
+  sample_free(&plain);
 }
 
 /* Same bits whatever the number of threads. */
@@ -227,11 +259,12 @@ static const struct {
   const char *name;
   void (*run)(void);
 } cases[] = {
-    {"lengths", lengths},   {"incoherent", incoherent},
-    {"large", large},       {"shapes", shapes},
-    {"heads", heads},       {"threads", threads},
-    {"layout", layout},     {"given_lists", given_lists},
-    {"progress", progress}, {"far_apart", far_apart},
+    {"lengths", lengths},     {"incoherent", incoherent},
+    {"large", large},         {"shapes", shapes},
+    {"heads", heads},         {"threads", threads},
+    {"layout", layout},       {"given_lists", given_lists},
+    {"groups", groups},       {"progress", progress},
+    {"far_apart", far_apart},
 };
 
 int main(int argc, char **argv) {

@@ -288,6 +288,53 @@ static void by_hand(enum executor executor) {
   sample_free(&sample);
 }
 
+/* In fp16 h_sum is stored 64-fold. As by_hand, with q = e0, k = +-a e0, v = +-b e1 in block 1 and 0
+   in block 0: h_sum = a b / 2 = (1 + 2^-10) 2^-16 at [0][1], whose last bit no plain fp16 number of
+   this size has, and o = h_sum / 2 e1. */
+static void small_h_sum(enum executor executor) {
+  struct shape shape = shape_of(128, 1);
+  shape.type = PISA_FP16;
+  struct sample sample = sample_new(shape, 0);
+  struct cpu_problem *p = &sample.problem;
+  const int32_t lists[] = {0};
+  const double a = (1 + 0x1p-10) * 0x1p-8, b = 0x1p-7, expected = a * b / 4;
+  p->scale = 1;
+  memset(sample.k, 0, 128 * 64 * sizeof *sample.k);
+  memset(sample.v, 0, 128 * 64 * sizeof *sample.v);
+  for (int64_t n = 0; n < 64; n++) {
+    set(&sample, &p->k, 0, 0, 64 + n, 0, n % 2 ? a : -a);
+    set(&sample, &p->v, 0, 0, 64 + n, 1, n % 2 ? b : -b);
+  }
+  for (int64_t n = 0; n < 128; n++)
+    set(&sample, &p->q, 0, 0, n, 0, 1);
+  struct output out = run_head(&sample, executor, 0, 0, lists);
+  for (int64_t n = 0; n < 128; n++)
+    CHECK_AT_MOST(fabs(out.o[n * 64 + 1] / expected - 1), tolerance(executor));
+  output_free(&out);
+  sample_free(&sample);
+}
+
+/* fp16, large values and g near its largest: nothing overflows, and o is what block means alone
+   say where all keys are equal. */
+static void large_values(enum executor executor) {
+  for (int tail = DROP; tail < N_TAILS; tail++) {
+    struct shape shape = shape_of(64 * 40, 1);
+    shape.type = PISA_FP16;
+    shape.tail = (enum tail)tail;
+    struct sample sample = sample_new(shape, 1000);
+    const struct cpu_problem *p = &sample.problem;
+    memset(sample.k, 0, (size_t)sample.k_size * sizeof *sample.k);
+    for (int64_t n = 0; n < p->n_k; n++)
+      for (int d = 0; d < 64; d++)
+        set(&sample, &p->v, 0, 0, n, d, d < 32 ? 1000 : -1000);
+    struct output out = run_head(&sample, executor, 0, 0, NULL);
+    for (int64_t e = 0; e < p->n_q * 64; e++)
+      CHECK_AT_MOST(fabs(out.o[e] / (e % 64 < 32 ? 1000 : -1000) - 1), tolerance(executor));
+    output_free(&out);
+    sample_free(&sample);
+  }
+}
+
 static const struct {
   const char *name;
   void (*run)(enum executor executor);
@@ -302,6 +349,8 @@ static const struct {
     {"forced", forced},
     {"nan_spreads", nan_spreads},
     {"by_hand", by_hand},
+    {"small_h_sum", small_h_sum},
+    {"large_values", large_values},
     {"one_token", one_token},
     {"large_queries", large_queries},
 };
