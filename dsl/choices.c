@@ -82,17 +82,22 @@ static struct span phrase_words_span(const struct ast_phrase *phrase) {
   return span_join(phrase->words->span, phrase->last_word->span);
 }
 
+/* |n| candidates: as they are listed, and again with the default among them. */
+static bool check_length(struct checker *c, const struct field *field,
+                         const struct ast_statement *s, int n) {
+  if (n > MAX_CANDIDATES)
+    diag_error(c->diag, s->phrases->words->span, E_CANDIDATES, field->name, n, MAX_CANDIDATES);
+  return n <= MAX_CANDIDATES;
+}
+
 static void read_candidates(struct checker *c, const struct field *field,
                             const struct ast_statement *s) {
   struct span span;
   const struct ast_word *words = check_value(c, field, s, &span);
   if (!words)
     return;
-  if (count_phrases(s) > MAX_CANDIDATES) {
-    diag_error(c->diag, s->phrases->words->span, E_CANDIDATES, field->name, count_phrases(s),
-               MAX_CANDIDATES);
+  if (!check_length(c, field, s, count_phrases(s)))
     return;
-  }
   struct spec_choice choice = new_choice(c, field, s), listed = new_choice(c, field, s);
   if (!c->broken)
     add_value(&choice, field_canonical(c->arena, field, c->spec), *field_span(field, c->spec));
@@ -103,6 +108,7 @@ static void read_candidates(struct checker *c, const struct field *field,
     else
       read_candidate(c, field, phrase->words, phrase_words_span(phrase), &choice, &listed);
   }
+  check_length(c, field, s, choice.n_values);
   c->spec->choices[c->spec->n_choices++] = choice;
 }
 

@@ -201,5 +201,5 @@ bool option_find(const struct option *options, const char *words, int *out) {
 const char *option_words(const struct option *options, int value) {
   while (options->words && options->value != value)
     options++;
-  return options->words;
+  return options->words ? options->words : "none";
 }

@@ -101,6 +101,7 @@ const char *field_canonical(struct arena *arena, const struct field *field,
 const char *field_allowed(struct arena *arena, const struct field *field);
 /* The value of the option that |words| spell, in *|out|; false when none does. */
 bool option_find(const struct option *options, const char *words, int *out);
+/* Its inverse; "none" for a value that is not among |options|: what a route has no use for. */
 const char *option_words(const struct option *options, int value);
 /* Where the word |field| was written. */
 struct span *field_span(const struct field *field, struct spec *spec);

@@ -111,16 +111,17 @@ closed: head block                      { $$ = ast_statement(p->arena,
 
 head: NAME                              { $$ = ast_phrase(p->arena, $NAME); }
     | head word                         { $$ = ast_add_word($1, $word); }
+    | head '+' word                     { $$ = ast_add_word(ast_add_word($1, $2), $word); }
     ;
 
 phrase: word                            { $$ = ast_phrase(p->arena, $word); }
       | phrase word                     { $$ = ast_add_word($1, $word); }
+      | phrase '+' word                 { $$ = ast_add_word(ast_add_word($1, $2), $word); }
       ;
 
 word: NAME
     | INTEGER
     | DECIMAL
-    | '+'
     | INTEGER DOTDOT INTEGER            { $$ = ast_range(p->arena, @$, $1, $3); }
     ;
 

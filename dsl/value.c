@@ -91,10 +91,6 @@ static bool set_score(struct checker *c, const struct field *field, const struct
     return false;
   }
   text = plus ? words_text(c->arena, plus->next, NULL) : "";
-  if (plus && !plus->next) {
-    rule(c, span, E_NO_VALUE, "the term of a score", option_list(c->arena, term_options), "5.3");
-    return false;
-  }
   if (plus && !option_find(term_options, text, &term)) {
     rule(c, span, E_VALUE, "the term of a score", text, option_list(c->arena, term_options),
          hint_option(c->arena, text, term_options), "5.3");
