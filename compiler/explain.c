@@ -95,7 +95,7 @@ static void print_method(const struct plan *plan, struct text *out) {
               spec->shape.heads, spec->shape.kv_heads, spec->shape.head_dim,
               spec->shape.type == TYPE_BF16 ? "bf16" : "fp16",
               spec->shape.mask == MASK_NONE ? "none" : "causal");
-  text_printf(out, "  blocks    %d queries, %d keys\n", plan_query(spec), plan_key(spec));
+  text_printf(out, "  blocks    %d queries, %d keys\n", spec->blocks.query, spec->blocks.key);
   print_route(spec, out);
   print_forced(spec, out);
   print_attend(spec, out);

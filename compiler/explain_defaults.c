@@ -24,9 +24,9 @@ void explain_defaults(const struct spec *spec, struct text *out) {
   if (same(spec->shape.mask_span, spec->shape.span))
     word(out, &start, "mask", spec->shape.mask == MASK_NONE ? "none" : "causal");
   if (!spec->blocks.present || same(spec->blocks.query_span, spec->blocks.span))
-    number(out, &start, "query", plan_query(spec));
+    number(out, &start, "query", spec->blocks.query);
   if (!spec->blocks.present || same(spec->blocks.key_span, spec->blocks.span))
-    number(out, &start, "key", plan_key(spec));
+    number(out, &start, "key", spec->blocks.key);
   bool routed = spec->route.kind != ROUTE_NONE;
   if (routed && same(spec->route.score_span, spec->route.span))
     word(out, &start, "score", "mean");

@@ -7,7 +7,7 @@
 /* ---- the method, one function a line ---- */
 
 static void blocks_line(const struct spec *spec, struct text *out) {
-  text_printf(out, "blocks query=%d key=%d\n", plan_query(spec), plan_key(spec));
+  text_printf(out, "blocks query=%d key=%d\n", spec->blocks.query, spec->blocks.key);
 }
 
 static void route_line(const struct spec *spec, struct text *out) {

@@ -35,7 +35,7 @@ static int64_t forced_blocks(const struct spec *spec, int64_t tokens) {
   int n = plan_always(spec, ranges);
   int64_t begin[PLAN_MAX_ALWAYS], end[PLAN_MAX_ALWAYS], count = 0, done = 0;
   for (int i = 0; i < n; i++)
-    touched(&ranges[i], tokens, plan_key(spec), &begin[i], &end[i]);
+    touched(&ranges[i], tokens, spec->blocks.key, &begin[i], &end[i]);
   for (int round = 0; round < n;
        round++) { /* leftmost range first; |done|: blocks counted so far */
     int best = -1;
@@ -51,7 +51,7 @@ static int64_t forced_blocks(const struct spec *spec, int64_t tokens) {
 }
 
 int64_t cost_kept(const struct spec *spec, int64_t tokens) {
-  int64_t blocks = ceil_div(tokens, plan_key(spec));
+  int64_t blocks = ceil_div(tokens, spec->blocks.key);
   if (spec->attend.all_exact)
     return blocks;
   int64_t kept = spec->route.keep;

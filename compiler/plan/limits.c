@@ -29,8 +29,6 @@ static void shape(struct arena *arena, struct limits *l, const struct spec *spec
 }
 
 static void blocks(struct arena *arena, struct limits *l, const struct spec *spec) {
-  if (!spec->blocks.present)
-    return;
   if (spec->blocks.query != 128)
     limit(l, spec->blocks.query_span, arena_printf(arena, "query %d", spec->blocks.query),
           "kernels exist for query blocks of 128 rows");
@@ -69,8 +67,6 @@ static void route(struct limits *l, const struct spec *spec) {
     limit(l, spec->route.term_span,
           spec->route.term == TERM_LOG_RESIDUAL ? "log residual" : "log key_variance",
           "kernels exist for score mean and mean + log covariance");
-  if (spec->route.reduce != REDUCE_NONE)
-    limit(l, spec->route.reduce_span, "reduce heads", "kernels route every head by itself");
   if (spec->route.budget == BUDGET_THRESHOLD)
     limit(l, spec->route.budget_span, "threshold", "kernels exist for keep and density");
   always(l, spec);
@@ -85,16 +81,12 @@ static void attend(struct limits *l, const struct spec *spec) {
 }
 
 static void others(struct limits *l, const struct spec *spec) {
-  if (spec->pyramid.present)
-    limit(l, spec->pyramid.span, "pyramid", "kernels exist for route top_k over blocks");
   if (spec->below.kind != BELOW_NEVER)
     limit(l, spec->below.span, "below", "kernels exist for one path at every length");
   if (spec->pages.present)
     limit(l, spec->pages.span, "pages", "kernels read keys and values in one piece");
   if (spec->phases.present && spec->phases.decode)
     limit(l, spec->phases.decode_span, "phase decode", "kernels exist for prefill");
-  if (spec->phases.present && spec->phases.query_tile > 1)
-    limit(l, spec->phases.query_tile_span, "query_tile", "kernels exist for whole query blocks");
 }
 
 static void schedule(struct limits *l, const struct spec *spec) {

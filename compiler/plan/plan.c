@@ -21,14 +21,6 @@ enum {
   MAX_REJECTIONS = 32
 };
 
-int plan_query(const struct spec *spec) {
-  return spec->blocks.present ? spec->blocks.query : PLAN_QUERY;
-}
-
-int plan_key(const struct spec *spec) {
-  return spec->blocks.present ? spec->blocks.key : PLAN_KEY;
-}
-
 /* A block flag is the token range that touches this block and no other: the first token, the last
  * token. */
 int plan_always(const struct spec *spec, struct always_tokens out[PLAN_MAX_ALWAYS]) {
@@ -128,7 +120,7 @@ static void choose_route(struct plan *plan) {
       .type = spec->shape.type,
       .head_dim = spec->shape.head_dim,
       .group = spec->shape.heads / spec->shape.kv_heads,
-      .query = plan_query(spec),
+      .query = spec->blocks.query,
       .rows_per_cta = 16,
       .log_covariance = ranks_by_covariance(spec),
       .reduces_h = is_hybrid(spec),
@@ -201,8 +193,8 @@ static void choose_attend(struct arena *arena, struct plan *plan) {
       .type = spec->shape.type,
       .head_dim = spec->shape.head_dim,
       .group = spec->shape.heads / spec->shape.kv_heads,
-      .tile_q = plan_query(spec),
-      .block = plan_key(spec),
+      .tile_q = spec->blocks.query,
+      .block = spec->blocks.key,
       .producer_registers = PRODUCER_REGISTERS,
       .consumer_registers = CONSUMER_REGISTERS,
       .dense = spec->attend.all_exact,

@@ -103,11 +103,7 @@ struct plan {              /* one variant of one spec */
   int n_rejections;
 };
 
-/* What a spec without a blocks clause is planned with (`all exact`). */
-enum { PLAN_QUERY = 128, PLAN_KEY = 64, PLAN_MAX_ALWAYS = 4 };
-int plan_query(const struct spec *spec);
-int plan_key(const struct spec *spec);
-
+enum { PLAN_MAX_ALWAYS = 4 };
 /* The forced blocks of |spec| as token ranges, `always first` and `always last` included; returns
  * how many. */
 int plan_always(const struct spec *spec, struct always_tokens out[PLAN_MAX_ALWAYS]);

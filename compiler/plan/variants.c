@@ -3,6 +3,8 @@
    survivors are multiplied out. */
 #include "compiler/plan/variants.h"
 
+#include <assert.h>
+
 #include "compiler/plan/limits.h"
 #include "dsl/arena.h"
 #include "dsl/dsl.h"
@@ -108,15 +110,11 @@ static bool next_combination(const struct expansion *x, int *at) {
   return false;
 }
 
-static bool multiply_out(struct expansion *x) {
-  int64_t combinations = 1;
-  for (int c = 0; c < x->spec->n_choices && combinations <= MAX_VARIANTS; c++)
+static void multiply_out(struct expansion *x) {
+  int combinations =
+      1; /* at most 1024, and at most one choice per word: the language sees to both */
+  for (int c = 0; c < x->spec->n_choices; c++)
     combinations *= x->n_live[c];
-  if (combinations > MAX_VARIANTS) {
-    diag_error(x->diag, x->spec->name_span,
-               "tune and vary ask for more than %d variants; list fewer values", MAX_VARIANTS);
-    return false;
-  }
   x->out->plans = ARENA_ARRAY(x->arena, struct plan *, combinations);
   int at[MAX_CHOICES] = {0}, pick[MAX_CHOICES];
   do {
@@ -124,7 +122,6 @@ static bool multiply_out(struct expansion *x) {
       pick[c] = x->live[c][at[c]];
     plan_combination(x, pick);
   } while (next_combination(x, at));
-  return true;
 }
 
 /* ---- all of it ---- */
@@ -152,15 +149,15 @@ bool variants_plan(struct arena *arena, const struct spec *spec, const struct ta
   *out = (struct variants){.n = 0};
   if (!body_can_be_built(&x))
     return false;
+  assert(spec->n_choices <= MAX_CHOICES);
   int candidates = MAX_VARIANTS;
   for (int c = 0; c < spec->n_choices; c++)
     candidates += spec->choices[c].n_values;
-  if (spec->n_choices > MAX_CHOICES) {
-    diag_error(diag, spec->name_span, "more than %d choices in tune and vary", MAX_CHOICES);
-    return false;
-  }
   out->dropped = ARENA_ARRAY(arena, struct rejection, candidates);
   x.prefix = settings_text(arena, settings, n_settings);
   find_live(&x);
-  return diag->n_errors == 0 && multiply_out(&x);
+  if (diag->n_errors > 0)
+    return false;
+  multiply_out(&x);
+  return true;
 }

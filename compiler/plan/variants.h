@@ -10,7 +10,7 @@ struct setting { /* one --set name=value */
   const char *name, *value;
 };
 
-enum { MAX_VARIANTS = 256 };
+enum { MAX_VARIANTS = 1024 }; /* the language allows no more */
 struct variants {
   struct plan **plans; /* plans[0]: the spec as written */
   int n;

@@ -85,6 +85,7 @@ int main(int argc, char **argv) {
   runs(&context, &spec, "pisa_statistics pisa_route pisa_attend pisa_attend_edge ", &method);
   struct spec dense = {.name = "dense",
                        .shape = {.heads = 24, .kv_heads = 24, .head_dim = 128},
+                       .blocks = {.query = 128, .key = 64},
                        .attend = {.all_exact = true}};
   runs(&context, &dense, "pisa_attend pisa_attend_edge ", &method);
   if (argc > 1)
