@@ -50,6 +50,8 @@ static bool changed(const struct gpu_options *o) {
 
 static void apply_options(struct verify_case *test, const struct gpu_options *o,
                           const struct pisa_method *method) {
+  if (pisa_method_group(method) > 1 && test->kv_heads > 2)
+    test->kv_heads = 2; /* enough to tell them apart; the oracle is slow */
   if (o->batch)
     test->batch = o->batch;
   if (o->heads)
@@ -183,22 +185,35 @@ static void note_status(struct session *s, pisa_status status, const pisa_error 
   s->stop = s->stop || status == PISA_DRIVER || status == PISA_NO_DEVICE;
 }
 
+/* The module, with the case's always-set: ranges of tokens are run-time arguments of the kernels.
+ */
+static struct pisa_module module_for(const struct verify_case *test, const pisa_module *module) {
+  struct pisa_module copy = *module;
+  if (test->always) {
+    memcpy(copy.method.always, verify_always, sizeof verify_always);
+    copy.method.n_always = VERIFY_N_ALWAYS;
+  }
+  return copy;
+}
+
 static void run_case(struct session *s, const struct verify_case *test, struct code *codes,
                      int n_codes) {
   struct verify_call call = {
       .device = &s->device, .stream = s->stream, .poison = !s->options.no_poison};
   struct attempt attempts[MAX_CODES];
+  struct pisa_module modules[MAX_CODES];
   pisa_error error = {0};
-  call.module = codes[0].module;
-  pisa_status opened =
-      verify_call_open(&call, test, &codes[0].module->method, s->report.seed, &error);
+  for (int i = 0; i < n_codes; i++)
+    modules[i] = module_for(test, codes[i].module);
+  call.module = &modules[0];
+  pisa_status opened = verify_call_open(&call, test, &modules[0].method, s->report.seed, &error);
   for (int i = 0; i < n_codes; i++) {
     double begin = seconds();
     pisa_status status = opened;
     attempts[i].outputs = (struct verify_outputs){.o = NULL};
     verify_result_init(&attempts[i].result);
     verify_report_start(&s->report, test, &codes[i].facts);
-    call.module = codes[i].module;
+    call.module = &modules[i];
     if (!status && !s->stop)
       status = run_code(s, &call, test, i ? &attempts[0] : NULL, &attempts[i], &error);
     else if (s->stop)

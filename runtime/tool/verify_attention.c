@@ -41,7 +41,7 @@ static void compare_o(const struct verify_head *head, int64_t i, const struct bl
                 "o[%lld, %lld] query block %lld: %lld elements are finite or not, "
                 "unlike the oracle's",
                 WHERE, (long long)unlike);
-  if (!(relative <= VERIFY_O_REL))
+  if (!(relative <= verify_limits_of(p->type).o_rel))
     verify_fail(head->result, "o[%lld, %lld] query block %lld: relative L2 error %.3g", WHERE,
                 relative);
   pthread_mutex_lock(&head->result->lock);

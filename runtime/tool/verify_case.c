@@ -5,6 +5,10 @@
 #define PLAIN(tokens, heads)                                                                       \
   .name = "random", .batch = 1, .kv_heads = (heads), .n_q = (tokens), .n_k = (tokens)
 
+/* Of 36 blocks (2253 tokens) these touch the first, two in the middle and the last three. */
+const struct pisa_always verify_always[VERIFY_N_ALWAYS] = {
+    {PISA_ALWAYS_FIRST, 0, 64}, {PISA_ALWAYS_RANGE, 190, 193}, {PISA_ALWAYS_LAST, 0, 100}};
+
 const struct verify_case verify_cases[] = {
     /* lengths: one token, one short block, block edges, ragged, the shapes of real models */
     {PLAIN(1, 3), .quick = true},
@@ -57,6 +61,22 @@ const struct verify_case verify_cases[] = {
      .n_k = 2253,
      .keep = 3,
      .routed = true},
+    {.name = "always",
+     .batch = 1,
+     .kv_heads = 2,
+     .n_q = 2253,
+     .n_k = 2253,
+     .keep = 9,
+     .routed = true,
+     .always = true},
+    {.name = "always_alone",
+     .batch = 1,
+     .kv_heads = 2,
+     .n_q = 640,
+     .n_k = 640,
+     .keep = 1,
+     .routed = true,
+     .always = true},
     {.name = "keep_all",
      .batch = 1,
      .kv_heads = 2,
@@ -89,6 +109,13 @@ const struct verify_case verify_cases[] = {
      .keep = 1,
      .routed = true}, /* three tiles of means */
     {.name = "large", .input = VERIFY_LARGE, .batch = 1, .kv_heads = 3, .n_q = 1000, .n_k = 1000},
+    {.name = "gain", .input = VERIFY_GAIN, .batch = 1, .kv_heads = 2, .n_q = 500, .n_k = 2048},
+    {.name = "gain_long",
+     .input = VERIFY_GAIN,
+     .batch = 1,
+     .kv_heads = 2,
+     .n_q = 32760,
+     .n_k = 32760},
     {.name = "constant_v",
      .input = VERIFY_CONSTANT_V,
      .batch = 1,

@@ -9,6 +9,12 @@
 #include "runtime/tool/verify.h"
 
 enum { BLOCK = 64 };
+
+/* VERIFY_GAIN: q k is of size 1/4, v reaches 1000 and follows k, so that the first-order term is
+   most of o; all weights are alike, so g comes near NT. */
+#define GAIN_Q 1000.0F
+#define GAIN_K 0x1p-12F
+#define GAIN_V 250.0F
 enum stream { STREAM_Q, STREAM_K, STREAM_V, STREAM_CENTRE, STREAM_PERMUTE };
 
 struct fill {
@@ -37,6 +43,8 @@ static void query_row(const struct fill *fill, int64_t bh, int64_t n, float *row
     scale_row(row, q->d, 30);
   if (fill->kind == VERIFY_INCOHERENT) /* logits of block means then have a deviation of 3 */
     scale_row(row, q->d, 3);
+  if (fill->kind == VERIFY_GAIN)
+    scale_row(row, q->d, GAIN_Q);
   if (fill->kind == VERIFY_NONFINITE && n == q->n / 100)
     row[7] = NAN;
   if (fill->kind == VERIFY_NONFINITE && n == q->n / 2)
@@ -53,6 +61,8 @@ static void key_row(const struct fill *fill, int64_t bh, int64_t n, float *row) 
   int64_t d = fill->inputs->k.d;
   float centre[CPU_MAX_HEAD_DIM];
   draw(fill, STREAM_K, bh, source_row(fill, n), row);
+  if (fill->kind == VERIFY_GAIN)
+    scale_row(row, d, GAIN_K);
   if (fill->kind != VERIFY_INCOHERENT)
     return;
   draw(fill, STREAM_CENTRE, bh, n / BLOCK, centre);
@@ -65,11 +75,15 @@ static void value_row(const struct fill *fill, int64_t bh, int64_t n, float *row
   float key[CPU_MAX_HEAD_DIM];
   bool constant = fill->kind == VERIFY_CONSTANT_V;
   draw(fill, STREAM_V, bh, constant ? 0 : source_row(fill, n), row);
-  if (fill->kind != VERIFY_FIRST_ORDER)
+  if (fill->kind != VERIFY_FIRST_ORDER && fill->kind != VERIFY_GAIN)
     return;
   float size =
       (float)(1 + n / BLOCK * 5 % 7) / 3; /* differs from block to block, and ||H_j|| with it */
   key_row(fill, bh, n, key);
+  if (fill->kind == VERIFY_GAIN) {
+    size = GAIN_V;
+    scale_row(key, d, 1 / GAIN_K);
+  }
   for (int64_t i = 0; i < d; i++) /* another order of the dimensions: H_j is no symmetric matrix */
     row[i] = size * (0.3F * row[i] + key[(i + 3) % d]);
 }

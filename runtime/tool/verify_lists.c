@@ -13,11 +13,7 @@
 /* Score gaps float arithmetic cannot resolve, relative to scale * sum |q_d k_d| and to the
    logarithm: 128 products accumulated in float stay within 2^-18; four times that is granted. */
 #define PRODUCT_GAP 0x1p-16
-#define TERM_GAP 0x1p-20
-/* A ragged query block is a weighted mean of two, rounded once more: its entries may differ in the
-   last place, half of which (2^-9) each product can feel. */
-#define RAGGED_GAP 0x1p-8
-
+#define TERM_GAP 0x1p-18
 struct row {           /* one query block: what the device listed and what the scores say */
   const int32_t *list; /* [kept] */
   bool *listed;        /* [NT] */
@@ -80,7 +76,10 @@ static void fill_gaps(const struct verify_head *head, int64_t i, double *gap) {
   const struct cpu_problem *p = head->problem;
   int64_t D = p->head_dim, per_block = p->query / CPU_SUB_BLOCK, first = i * per_block;
   bool ragged = cpu_query_length(p, i) < p->query && per_block > 1;
-  double factor = ragged ? PRODUCT_GAP + RAGGED_GAP : PRODUCT_GAP;
+  double factor = PRODUCT_GAP;
+  if (ragged) /* a weighted mean of two, rounded once more: its entries may differ in the last place
+               */
+    factor += verify_limits_of(p->type).ulp;
   for (int64_t j = 0; j < p->k_blocks; j++) {
     double size = 0;
     for (int64_t d = 0; d < D; d++) {

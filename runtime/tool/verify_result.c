@@ -1,9 +1,17 @@
-/* verify_result.c: what the comparisons found; the first failures in words, all of them counted. */
+/* verify_result.c: what is tolerated and what the comparisons found; the first failures in words,
+ * all of them counted. */
 #include <math.h>
 #include <stdarg.h>
 #include <string.h>
 
 #include "runtime/tool/verify.h"
+
+struct verify_limits verify_limits_of(pisa_type type) {
+  static const struct verify_limits limits[] = {
+      [PISA_BF16] = {.o_rel = 4e-3, .h_sum_rel = 5e-3, .ulp = 0x1p-8},
+      [PISA_FP16] = {.o_rel = 1e-3, .h_sum_rel = 1e-3, .ulp = 0x1p-11}};
+  return limits[type];
+}
 
 void verify_result_init(struct verify_result *result) {
   memset(result, 0, sizeof *result);

@@ -1,5 +1,7 @@
 /* verify_statistics.c: block means, ||H_j|| and h_sum of one head, device against double.
-   Fills head->stored with the device's values, widened: the later stages are checked with those. */
+   Fills head->stored with the device's values, widened: the later stages are checked with those.
+   What belongs to a key/value head is read for every query head, and compared for the first of a
+   group. */
 #include <math.h>
 
 #include "runtime/cpu/convert.h"
@@ -49,20 +51,34 @@ static double mean_error(pisa_type type, const double *x, int64_t rows, int D, d
   return error > 0 ? error / ulp(type, mean) : 0;
 }
 
-/* stored [ceil(n / block), D] against x [n, D]. */
-static void compare_means(const struct verify_head *head, const char *name, const double *x,
-                          int64_t n, int64_t block, const double *stored) {
+bool verify_leads_group(const struct verify_head *head) {
+  return head->h % cpu_group(head->problem) == 0;
+}
+
+static int64_t kv_head(const struct verify_head *head) {
+  return cpu_kv_head(head->problem, head->h);
+}
+
+struct means { /* stored [ceil(n / block), D] of x [n, D] */
+  const char *name;
+  int64_t head; /* of the array's heads */
+  const double *x;
+  int64_t n, block;
+  const double *stored;
+};
+
+static void compare_means(const struct verify_head *head, const struct means *m) {
   const struct cpu_problem *p = head->problem;
   int D = p->head_dim;
   double largest = 0;
-  for (int64_t begin = 0; begin < n; begin += block)
+  for (int64_t begin = 0; begin < m->n; begin += m->block)
     for (int d = 0; d < D; d++) {
-      int64_t rows = n - begin < block ? n - begin : block;
-      double value = stored[begin / block * D + d];
-      double error = mean_error(p->type, x + begin * D + d, rows, D, value);
+      int64_t rows = m->n - begin < m->block ? m->n - begin : m->block;
+      double value = m->stored[begin / m->block * D + d];
+      double error = mean_error(p->type, m->x + begin * D + d, rows, D, value);
       if (!(error <= VERIFY_MEAN_ULP))
-        verify_fail(head->result, "%s[%lld, %lld, %lld, %d] = %g is %.3g ulp off", name,
-                    (long long)head->b, (long long)head->h, (long long)(begin / block), d, value,
+        verify_fail(head->result, "%s[%lld, %lld, %lld, %d] = %g is %.3g ulp off", m->name,
+                    (long long)head->b, (long long)m->head, (long long)(begin / m->block), d, value,
                     error);
       if (error > largest || isnan(error))
         largest = error;
@@ -97,7 +113,7 @@ static void compare_norms(const struct verify_head *head) {
       continue;
     if (!(relative <= VERIFY_NORM_REL))
       verify_fail(head->result, "||H_j||[%lld, %lld, %lld] = %g, expected %g", (long long)head->b,
-                  (long long)head->h, (long long)j, stored, expected);
+                  (long long)kv_head(head), (long long)j, stored, expected);
     if (relative > largest || isnan(relative))
       largest = relative;
   }
@@ -127,9 +143,9 @@ static void compare_h_sum(const struct verify_head *head) {
   }
   double error = sqrt(difference) - h_sum_floor(head);
   double relative = error <= 0 ? 0 : error / sqrt(size);
-  if (!(relative <= VERIFY_H_SUM_REL))
+  if (!(relative <= verify_limits_of(head->problem->type).h_sum_rel))
     verify_fail(head->result, "h_sum[%lld, %lld]: relative L2 error %.3g", (long long)head->b,
-                (long long)head->h, relative);
+                (long long)kv_head(head), relative);
   note_max(&head->result->lock, &head->result->h_sum_rel, relative);
 }
 
@@ -142,31 +158,59 @@ static void widen_norms(const struct verify_head *head, const float *parts) {
   }
 }
 
-/* Widens rows of head |bh| of a part with |rows| rows of D; false where the method has no such
- * part. */
-static bool widen_part(const struct verify_head *head, enum pisa_workspace_id id, int64_t rows,
-                       double *out) {
+/* Widens the |rows| rows of D that one of |heads| heads has in a part, head number |h| of batch b;
+   false where the method has no such part. */
+static bool widen_part(const struct verify_head *head, enum pisa_workspace_id id, int64_t heads,
+                       int64_t h, int64_t rows, double *out) {
   const struct cpu_problem *p = head->problem;
   const uint16_t *part = verify_part(head->outputs, id);
-  int64_t n = rows * p->head_dim, bh = head->b * p->heads + head->h;
+  int64_t n = rows * p->head_dim;
   if (part)
-    widen(p->type, part + bh * n, n, out);
+    widen(p->type, part + (head->b * heads + h) * n, n, out);
   return part != NULL;
 }
 
-void verify_statistics(struct verify_head *head) {
+static bool widen_shared(const struct verify_head *head, enum pisa_workspace_id id, int64_t rows,
+                         double *out) {
+  return widen_part(head, id, head->problem->kv_heads, kv_head(head), rows, out);
+}
+
+static void compare_q_means(struct verify_head *head) {
+  const struct cpu_problem *p = head->problem;
+  const struct means means = {"q_mean", head->h,       head->inputs.q,
+                              p->n_q,   CPU_SUB_BLOCK, head->stored.q_mean};
+  if (widen_part(head, PISA_WORKSPACE_Q_MEAN, p->heads, head->h, p->q_sub_blocks,
+                 head->stored.q_mean))
+    compare_means(head, &means);
+}
+
+/* k_mean or v_mean. */
+static void compare_shared_means(struct verify_head *head, enum pisa_workspace_id id,
+                                 const double *x, double *stored) {
+  const struct cpu_problem *p = head->problem;
+  const struct means means = {pisa_workspace_names[id], kv_head(head), x, p->n_k, p->key, stored};
+  if (widen_shared(head, id, p->k_blocks, stored) && verify_leads_group(head))
+    compare_means(head, &means);
+}
+
+static void compare_h(struct verify_head *head) {
   const struct cpu_problem *p = head->problem;
   const float *norms = verify_part(head->outputs, PISA_WORKSPACE_H_NORM2);
-  if (widen_part(head, PISA_WORKSPACE_Q_MEAN, p->q_sub_blocks, head->stored.q_mean))
-    compare_means(head, "q_mean", head->inputs.q, p->n_q, CPU_SUB_BLOCK, head->stored.q_mean);
-  if (widen_part(head, PISA_WORKSPACE_K_MEAN, p->k_blocks, head->stored.k_mean))
-    compare_means(head, "k_mean", head->inputs.k, p->n_k, p->key, head->stored.k_mean);
-  if (widen_part(head, PISA_WORKSPACE_V_MEAN, p->k_blocks, head->stored.v_mean))
-    compare_means(head, "v_mean", head->inputs.v, p->n_k, p->key, head->stored.v_mean);
-  if (norms) {
-    widen_norms(head, norms + (head->b * p->heads + head->h) * p->k_blocks * H_PARTS);
+  int64_t bh = head->b * p->kv_heads + kv_head(head), elements = (int64_t)p->head_dim * p->head_dim;
+  bool has_sum = widen_shared(head, PISA_WORKSPACE_H_SUM, p->head_dim, head->stored.h_sum);
+  for (int64_t e = 0; has_sum && e < elements; e++)
+    head->stored.h_sum[e] /= pisa_h_gain(p->type);
+  if (norms)
+    widen_norms(head, norms + bh * p->k_blocks * H_PARTS);
+  if (norms && verify_leads_group(head))
     compare_norms(head);
-  }
-  if (widen_part(head, PISA_WORKSPACE_H_SUM, p->head_dim, head->stored.h_sum))
+  if (has_sum && verify_leads_group(head))
     compare_h_sum(head);
+}
+
+void verify_statistics(struct verify_head *head) {
+  compare_q_means(head);
+  compare_shared_means(head, PISA_WORKSPACE_K_MEAN, head->inputs.k, head->stored.k_mean);
+  compare_shared_means(head, PISA_WORKSPACE_V_MEAN, head->inputs.v, head->stored.v_mean);
+  compare_h(head);
 }
