@@ -147,7 +147,7 @@ void verify_unchanged(const struct verify_call *call, const struct verify_output
     }
   }
   double relative = difference == 0 ? 0 : sqrt(difference / size);
-  if (!(relative <= VERIFY_O_REL))
+  if (!(relative <= verify_limits_of(type).o_rel))
     verify_fail(result,
                 "o moved by %.3g (relative L2) when tokens were permuted inside their blocks",
                 relative);
