@@ -3,14 +3,14 @@
    copies. */
 #include "runtime/launch.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "tests/runtime/check.h"
+#include "tests/runtime/expect.h"
 #include "tests/runtime/fake_cuda.h"
 #include "tests/runtime/sample_pack.h"
 
-enum { D = 128, SMS = 132 };
+enum { D = 128 };
 static const struct fake_cuda *fake;
 
 /* The linker sends the library's allocations through here (--wrap in CMakeLists.txt). */
@@ -28,10 +28,6 @@ void *__wrap_malloc(size_t size) {
 void *__wrap_calloc(size_t n, size_t size) {
   n_allocations++;
   return __real_calloc(n, size);
-}
-
-static int64_t ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
 }
 
 /* Addresses far apart: no array of these tests is longer than 4 GiB. */
@@ -87,169 +83,46 @@ static pisa_status launch(const pisa_module *module, const pisa_attention *call,
   return status ? status : pisa_launch(module, call, address(7), bytes, address(9), error);
 }
 
-static int64_t whole(const struct fake_launch *launch, int parameter) {
-  return launch->params[parameter].whole;
-}
-
-static bool is_zero(const struct fake_map *map) {
-  static const struct fake_map zero;
-  return !memcmp(map, &zero, sizeof zero);
-}
-
-/* A map of [batch, heads, rows, D] at |data| with these strides in elements. */
-static void check_map(const struct fake_map *map, const void *data, int64_t batch, int64_t heads,
-                      int64_t rows, const int64_t stride[3]) {
-  CHECK_INT((long long)map->address, (long long)(uintptr_t)data);
-  CHECK(map->extents[0] == D && map->extents[1] == (uint64_t)rows);
-  CHECK(map->extents[2] == (uint64_t)heads && map->extents[3] == (uint64_t)batch);
-  CHECK(rows == 1 || map->strides[0] == 2 * (uint64_t)stride[2]);
-  CHECK(heads == 1 || map->strides[1] == 2 * (uint64_t)stride[1]);
-  CHECK(batch == 1 || map->strides[2] == 2 * (uint64_t)stride[0]);
-  CHECK(map->box[0] == 64 && map->box[1] == 64 && map->box[2] == 1 && map->box[3] == 1);
-  CHECK(map->type == CU_TENSOR_MAP_BFLOAT16 && map->swizzle == CU_TENSOR_MAP_SWIZZLE_128B);
-  CHECK(map->promotion == CU_TENSOR_MAP_L2_PROMOTION_256B && map->fill == CU_TENSOR_MAP_FILL_ZERO);
-}
-
-static void check_common(const struct fake_launch *l, const char *entry, int64_t grid,
-                         int64_t threads, int64_t smem) {
-  CHECK(!strcmp(l->entry, entry));
-  CHECK_INT(l->grid[0], grid);
-  CHECK(l->grid[1] == 1 && l->grid[2] == 1 && l->block[1] == 1 && l->block[2] == 1);
-  CHECK_INT(l->block[0], threads);
-  CHECK_INT(l->shared_bytes, smem);
-  CHECK(l->stream == address(9));
-  CHECK(l->overlaps);
-}
-
-/* Address of a part as docs/ABI.md section 4 lays them out, computed anew here. */
-struct layout {
-  uintptr_t q_mean, k_mean, v_mean, h_norm2, h_part, h_sum, lists, masks;
-  int64_t ctas, blocks, list_stride, mask_words, kept;
-  size_t bytes;
-};
-
-static uintptr_t place(size_t *end, int64_t bytes) {
-  uintptr_t at = (uintptr_t)address(7) + *end;
-  *end = (*end + (size_t)bytes + 255) / 256 * 256;
-  return at;
-}
-
-static struct layout lay_out(const pisa_attention *c, int64_t kept) {
-  const int64_t bh = c->batch * c->heads, nt = ceil_div(c->n_k, 64), nq = ceil_div(c->n_q, 64);
-  const int64_t nt_q = ceil_div(c->n_q, 128);
-  struct layout l = {.kept = kept, .blocks = nt > nq ? nt : nq};
-  l.ctas = bh * l.blocks < SMS ? bh * l.blocks : SMS;
-  l.list_stride = ceil_div(kept + 8, 4) * 4;
-  l.mask_words = 4 * ceil_div(nt, 128);
-  l.q_mean = place(&l.bytes, 2 * bh * nq * D);
-  l.k_mean = place(&l.bytes, 2 * bh * nt * D);
-  l.v_mean = place(&l.bytes, 2 * bh * nt * D);
-  l.h_norm2 = place(&l.bytes, 4 * bh * nt * 8);
-  l.h_part = place(&l.bytes, 4 * (bh + l.ctas - 1) * D * D);
-  l.h_sum = place(&l.bytes, 2 * bh * D * D);
-  l.lists = place(&l.bytes, 4 * bh * nt_q * l.list_stride);
-  l.masks = place(&l.bytes, 4 * bh * nt_q * l.mask_words);
-  return l;
-}
-
-static void check_statistics(const struct fake_launch *l, const pisa_attention *c,
-                             const struct layout *w) {
-  check_common(l, "pisa_statistics", w->ctas, 384, 197888);
-  check_map(&l->params[PISA_STATISTICS_q].map, c->q.data, c->batch, c->heads, c->n_q, c->q.stride);
-  check_map(&l->params[PISA_STATISTICS_k].map, c->k.data, c->batch, c->heads, c->n_k, c->k.stride);
-  check_map(&l->params[PISA_STATISTICS_v].map, c->v.data, c->batch, c->heads, c->n_k, c->v.stride);
-  CHECK_INT(whole(l, PISA_STATISTICS_q_mean), (int64_t)w->q_mean);
-  CHECK_INT(whole(l, PISA_STATISTICS_k_mean), (int64_t)w->k_mean);
-  CHECK_INT(whole(l, PISA_STATISTICS_v_mean), (int64_t)w->v_mean);
-  CHECK_INT(whole(l, PISA_STATISTICS_h_norm2), (int64_t)w->h_norm2);
-  CHECK_INT(whole(l, PISA_STATISTICS_h_part), (int64_t)w->h_part);
-  CHECK_INT(whole(l, PISA_STATISTICS_total_heads), c->batch * c->heads);
-  CHECK_INT(whole(l, PISA_STATISTICS_heads), c->heads);
-  CHECK_INT(whole(l, PISA_STATISTICS_n_q), c->n_q);
-  CHECK_INT(whole(l, PISA_STATISTICS_n_k), c->n_k);
-  CHECK_INT(whole(l, PISA_STATISTICS_blocks), w->blocks);
-}
-
-static void check_route(const struct fake_launch *l, const pisa_attention *c,
-                        const struct layout *w) {
-  const int64_t bh = c->batch * c->heads, nt = ceil_div(c->n_k, 64);
-  const int64_t row_tiles = ceil_div(ceil_div(c->n_q, 128), 16);
-  check_common(l, "pisa_route", bh * (row_tiles + 4), 512, 16 * (128 * ceil_div(nt, 128) + 4) * 4);
-  CHECK_INT(whole(l, PISA_ROUTE_q_mean), (int64_t)w->q_mean);
-  CHECK_INT(whole(l, PISA_ROUTE_k_mean), (int64_t)w->k_mean);
-  CHECK_INT(whole(l, PISA_ROUTE_h_norm2), (int64_t)w->h_norm2);
-  CHECK_INT(whole(l, PISA_ROUTE_h_part), (int64_t)w->h_part);
-  CHECK_INT(whole(l, PISA_ROUTE_lists), (int64_t)w->lists);
-  CHECK_INT(whole(l, PISA_ROUTE_masks), (int64_t)w->masks);
-  CHECK_INT(whole(l, PISA_ROUTE_ids), (int64_t)(uintptr_t)c->blocks);
-  CHECK_INT(whole(l, PISA_ROUTE_h_sum), (int64_t)w->h_sum);
-  CHECK_INT(whole(l, PISA_ROUTE_total_heads), bh);
-  CHECK_INT(whole(l, PISA_ROUTE_n_q), c->n_q);
-  CHECK_INT(whole(l, PISA_ROUTE_n_k), c->n_k);
-  CHECK_INT(whole(l, PISA_ROUTE_keep), w->kept);
-  CHECK_INT(whole(l, PISA_ROUTE_list_stride), w->list_stride);
-  CHECK_INT(whole(l, PISA_ROUTE_mask_words), w->mask_words);
-  CHECK_INT(whole(l, PISA_ROUTE_row_tiles), row_tiles);
-  CHECK_INT(whole(l, PISA_ROUTE_stat_ctas), w->ctas);
-  CHECK_INT(whole(l, PISA_ROUTE_stat_blocks), w->blocks);
-  double scale = c->scale > 0 ? (double)c->scale : 1 / sqrt(D);
-  CHECK(fabs(l->params[PISA_ROUTE_scale].real / scale - 1) < 1e-6);
-  CHECK(fabs(l->params[PISA_ROUTE_h_scale].real * (double)c->n_k / scale - 1) < 1e-6);
-}
-
-static void check_attend(const struct fake_launch *l, const pisa_attention *c,
-                         const struct layout *w) {
-  const int64_t bh = c->batch * c->heads, nt = ceil_div(c->n_k, 64), nt_q = ceil_div(c->n_q, 128);
-  const int64_t means[3] = {c->heads * nt * D, nt * D, D}, sums[3] = {c->heads * D * D, D * D, D};
-  bool whole_tiles = c->n_k % 64 == 0 && w->kept >= 2;
-  check_common(l, whole_tiles ? "pisa_attend" : "pisa_attend_edge",
-               bh * nt_q < SMS ? bh * nt_q : SMS, 384, 196704);
-  check_map(&l->params[PISA_ATTEND_q].map, c->q.data, c->batch, c->heads, c->n_q, c->q.stride);
-  check_map(&l->params[PISA_ATTEND_k].map, c->k.data, c->batch, c->heads, c->n_k, c->k.stride);
-  check_map(&l->params[PISA_ATTEND_v].map, c->v.data, c->batch, c->heads, c->n_k, c->v.stride);
-  check_map(&l->params[PISA_ATTEND_o].map, c->o.data, c->batch, c->heads, c->n_q, c->o.stride);
-  check_map(&l->params[PISA_ATTEND_k_mean].map, (void *)w->k_mean, c->batch, c->heads, nt, means);
-  check_map(&l->params[PISA_ATTEND_v_mean].map, (void *)w->v_mean, c->batch, c->heads, nt, means);
-  check_map(&l->params[PISA_ATTEND_h_sum].map, (void *)w->h_sum, c->batch, c->heads, D, sums);
-  CHECK_INT(whole(l, PISA_ATTEND_lists), (int64_t)w->lists);
-  CHECK_INT(whole(l, PISA_ATTEND_masks), (int64_t)w->masks);
-  CHECK_INT(whole(l, PISA_ATTEND_lse), (int64_t)(uintptr_t)c->lse);
-  CHECK_INT(whole(l, PISA_ATTEND_items), bh * nt_q);
-  CHECK_INT(whole(l, PISA_ATTEND_q_blocks), nt_q);
-  CHECK_INT(whole(l, PISA_ATTEND_heads), c->heads);
-  CHECK_INT(whole(l, PISA_ATTEND_n_q), c->n_q);
-  CHECK_INT(whole(l, PISA_ATTEND_n_k), c->n_k);
-  CHECK_INT(whole(l, PISA_ATTEND_keep), w->kept);
-  CHECK_INT(whole(l, PISA_ATTEND_list_stride), w->list_stride);
-  CHECK_INT(whole(l, PISA_ATTEND_mask_words), w->mask_words);
-  double scale = c->scale > 0 ? (double)c->scale : 1 / sqrt(D);
-  CHECK(fabs(l->params[PISA_ATTEND_scale_log2].real / (scale * 1.4426950408889634) - 1) < 1e-6);
-}
-
 static int64_t eighth(int64_t n_k) {
   int64_t k = ceil_div(n_k, 64) / 8;
   return k ? k : 1;
 }
 
-static void check_shape(const pisa_module *module, const pisa_attention *call, int64_t kept) {
+static void check_call(const pisa_module *module, const struct expect *expect) {
   pisa_error error;
   size_t bytes = 0;
-  struct layout w = lay_out(call, kept);
-  CHECK_OK(pisa_workspace_size(module, call, &bytes, &error), error);
-  CHECK_INT((long long)bytes, (long long)w.bytes);
+  CHECK_OK(pisa_workspace_size(module, &expect->call, &bytes, &error), error);
+  CHECK_INT((long long)bytes, (long long)expect_bytes(expect));
   fake->reset();
   n_allocations = 0;
-  CHECK_OK(pisa_launch(module, call, address(7), bytes, address(9), &error), error);
+  CHECK_OK(pisa_launch(module, &expect->call, expect->workspace, bytes, expect->stream, &error),
+           error);
   CHECK_INT(n_allocations, 0);
-  CHECK_INT(fake->n_launches(), 3);
   CHECK_INT(fake->calls(NULL), fake->calls("cuLaunchKernelEx") +
                                    fake->calls("cuTensorMapEncodeTiled") +
                                    fake->calls("cuCtxGetCurrent"));
-  if (fake->n_launches() != 3)
-    return;
-  check_statistics(fake->launch(0), call, &w);
-  check_route(fake->launch(1), call, &w);
-  check_attend(fake->launch(2), call, &w);
+  expect_launches(expect, fake);
+}
+
+static void check_shape(const pisa_module *module, const pisa_attention *call, int64_t kept) {
+  const struct expect expect = {*call, D, kept, CU_TENSOR_MAP_BFLOAT16, address(7), address(9)};
+  check_call(module, &expect);
+}
+
+/* Fewer key/value heads than query heads, fp16 with its gain, and another head dim. */
+static void check_grouped(void) {
+  pisa_module *module = load_module(
+      &(struct sample_spec){.shape = "heads=8 kv_heads=2 head_dim=64 type=fp16 mask=none"});
+  pisa_attention call = make_call(2, 8, 1000, 3000, false);
+  const int64_t d = 64;
+  call.kv_heads = 2;
+  call.q = call.o = (pisa_tensor){address(1), {8 * 1000 * d, 1000 * d, d, 1}};
+  call.k = call.v = (pisa_tensor){address(2), {3000 * 2 * d, d, 2 * d, 1}};
+  call.o.data = address(4);
+  call.v.data = address(3);
+  const struct expect expect = {call, d, 5, CU_TENSOR_MAP_FLOAT16, address(7), address(9)};
+  check_call(module, &expect);
+  pisa_module_unload(module);
 }
 
 static void check_shapes(void) {
@@ -357,17 +230,6 @@ static void check_dense(void) {
   pisa_module_unload(module);
 }
 
-static void check_types(void) {
-  pisa_error error;
-  pisa_module *module = load_module(
-      &(struct sample_spec){.shape = "heads=4 kv_heads=4 head_dim=128 type=fp16 mask=none"});
-  pisa_attention call = make_call(1, 2, 1024, 1024, false);
-  CHECK_OK(launch(module, &call, &error), error);
-  CHECK(fake->launch(2)->params[PISA_ATTEND_q].map.type == CU_TENSOR_MAP_FLOAT16);
-  CHECK(fake->launch(2)->params[PISA_ATTEND_k_mean].map.type == CU_TENSOR_MAP_FLOAT16);
-  pisa_module_unload(module);
-}
-
 static void check_some(const pisa_module *module) {
   pisa_error error;
   size_t bytes = 0;
@@ -431,7 +293,7 @@ int main(void) {
   check_drop();
   check_taylor_0();
   check_dense();
-  check_types();
+  check_grouped();
   pisa_module *module = load_module(&(struct sample_spec){.no_cubin = false});
   check_some(module);
   check_refusals(module);

@@ -1,0 +1,197 @@
+/* expect.c: the grids, shared memory, maps and parameters of docs/ABI.md sections 3 and 4. In: a
+   call of the hybrid method. Out: a failed check for everything that was recorded otherwise. */
+#include "tests/runtime/expect.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "tests/runtime/check.h"
+
+/* Where docs/ABI.md section 4 puts the parts, and the numbers of section 3. */
+struct layout {
+  uintptr_t q_mean, k_mean, v_mean, h_norm2, h_part, h_sum, lists, masks;
+  int64_t bh, bh_k, nt, nq, nt_q; /* BH, BHk, NT, NQ64, NTq */
+  int64_t ctas, blocks, row_tiles, list_stride, mask_words;
+  size_t bytes;
+};
+
+int64_t ceil_div(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+int64_t whole(const struct fake_launch *launch, int parameter) {
+  return launch->params[parameter].whole;
+}
+
+bool is_zero(const struct fake_map *map) {
+  static const struct fake_map zero;
+  return !memcmp(map, &zero, sizeof zero);
+}
+
+static int64_t at_most(int64_t a, int64_t most) {
+  return a < most ? a : most;
+}
+
+static uintptr_t place(const struct expect *e, size_t *end, int64_t bytes) {
+  uintptr_t at = (uintptr_t)e->workspace + *end;
+  *end = (*end + (size_t)bytes + 255) / 256 * 256;
+  return at;
+}
+
+static struct layout lay_out(const struct expect *e) {
+  const pisa_attention *c = &e->call;
+  struct layout l = {.bh = c->batch * c->heads,
+                     .bh_k = c->batch * c->kv_heads,
+                     .nt = ceil_div(c->n_k, 64),
+                     .nq = ceil_div(c->n_q, 64),
+                     .nt_q = ceil_div(c->n_q, 128)};
+  int64_t q_blocks = c->heads / c->kv_heads * l.nq;
+  l.blocks = l.nt > q_blocks ? l.nt : q_blocks;
+  l.ctas = at_most(l.bh_k * l.blocks, EXPECT_SMS);
+  l.row_tiles = ceil_div(l.nt_q, 16);
+  l.list_stride = ceil_div(e->kept + 8, 4) * 4;
+  l.mask_words = 4 * ceil_div(l.nt, 128);
+  l.q_mean = place(e, &l.bytes, 2 * l.bh * l.nq * e->d);
+  l.k_mean = place(e, &l.bytes, 2 * l.bh_k * l.nt * e->d);
+  l.v_mean = place(e, &l.bytes, 2 * l.bh_k * l.nt * e->d);
+  l.h_norm2 = place(e, &l.bytes, 4 * l.bh_k * l.nt * 8);
+  l.h_part = place(e, &l.bytes, 4 * (l.bh_k + l.ctas - 1) * e->d * e->d);
+  l.h_sum = place(e, &l.bytes, 2 * l.bh_k * e->d * e->d);
+  l.lists = place(e, &l.bytes, 4 * l.bh * l.nt_q * l.list_stride);
+  l.masks = place(e, &l.bytes, 4 * l.bh * l.nt_q * l.mask_words);
+  return l;
+}
+
+size_t expect_bytes(const struct expect *expect) {
+  return lay_out(expect).bytes;
+}
+
+/* A map of [batch, heads, rows, D] at |data| with these strides in elements. */
+static void check_map(const struct expect *e, const struct fake_map *map, const void *data,
+                      int64_t heads, int64_t rows, const int64_t stride[3]) {
+  const int64_t batch = e->call.batch;
+  CHECK_INT((long long)map->address, (long long)(uintptr_t)data);
+  CHECK(map->rank == 4 && map->extents[0] == (uint64_t)e->d && map->extents[1] == (uint64_t)rows);
+  CHECK(map->extents[2] == (uint64_t)heads && map->extents[3] == (uint64_t)batch);
+  CHECK(rows == 1 || map->strides[0] == 2 * (uint64_t)stride[2]);
+  CHECK(heads == 1 || map->strides[1] == 2 * (uint64_t)stride[1]);
+  CHECK(batch == 1 || map->strides[2] == 2 * (uint64_t)stride[0]);
+  CHECK(map->box[0] == 64 && map->box[1] == 64 && map->box[2] == 1 && map->box[3] == 1);
+  CHECK(map->type == e->type && map->swizzle == CU_TENSOR_MAP_SWIZZLE_128B);
+  CHECK(map->promotion == CU_TENSOR_MAP_L2_PROMOTION_256B && map->fill == CU_TENSOR_MAP_FILL_ZERO);
+}
+
+/* The same for a contiguous array [batch, kv_heads, rows, D] in the workspace. */
+static void check_part(const struct expect *e, const struct fake_map *map, uintptr_t data,
+                       int64_t rows) {
+  const int64_t stride[3] = {e->call.kv_heads * rows * e->d, rows * e->d, e->d};
+  check_map(e, map, (const void *)data, e->call.kv_heads, rows, stride);
+}
+
+static void check_inputs(const struct expect *e, const struct fake_map *q, const struct fake_map *k,
+                         const struct fake_map *v) {
+  const pisa_attention *c = &e->call;
+  check_map(e, q, c->q.data, c->heads, c->n_q, c->q.stride);
+  check_map(e, k, c->k.data, c->kv_heads, c->n_k, c->k.stride);
+  check_map(e, v, c->v.data, c->kv_heads, c->n_k, c->v.stride);
+}
+
+static void check_common(const struct expect *e, const struct fake_launch *l, const char *entry,
+                         int64_t grid, int64_t threads, int64_t smem) {
+  CHECK(!strcmp(l->entry, entry));
+  CHECK_INT(l->grid[0], grid);
+  CHECK(l->grid[1] == 1 && l->grid[2] == 1 && l->block[1] == 1 && l->block[2] == 1);
+  CHECK_INT(l->block[0], threads);
+  CHECK_INT(l->shared_bytes, smem);
+  CHECK(l->stream == e->stream);
+  CHECK(l->overlaps);
+}
+
+static void check_real(double got, double wanted) {
+  CHECK(fabs(got / wanted - 1) < 1e-6);
+}
+
+static double scale_of(const struct expect *e) {
+  return e->call.scale > 0 ? (double)e->call.scale : 1 / sqrt((double)e->d);
+}
+
+static void check_statistics(const struct expect *e, const struct layout *w,
+                             const struct fake_launch *l) {
+  const pisa_attention *c = &e->call;
+  check_common(e, l, "pisa_statistics", w->ctas, 384, 197888);
+  check_inputs(e, &l->params[PISA_STATISTICS_q].map, &l->params[PISA_STATISTICS_k].map,
+               &l->params[PISA_STATISTICS_v].map);
+  CHECK_INT(whole(l, PISA_STATISTICS_q_mean), (int64_t)w->q_mean);
+  CHECK_INT(whole(l, PISA_STATISTICS_k_mean), (int64_t)w->k_mean);
+  CHECK_INT(whole(l, PISA_STATISTICS_v_mean), (int64_t)w->v_mean);
+  CHECK_INT(whole(l, PISA_STATISTICS_h_norm2), (int64_t)w->h_norm2);
+  CHECK_INT(whole(l, PISA_STATISTICS_h_part), (int64_t)w->h_part);
+  CHECK_INT(whole(l, PISA_STATISTICS_total_heads), w->bh_k);
+  CHECK_INT(whole(l, PISA_STATISTICS_heads), c->kv_heads);
+  CHECK_INT(whole(l, PISA_STATISTICS_n_q), c->n_q);
+  CHECK_INT(whole(l, PISA_STATISTICS_n_k), c->n_k);
+  CHECK_INT(whole(l, PISA_STATISTICS_blocks), w->blocks);
+}
+
+static void check_route(const struct expect *e, const struct layout *w,
+                        const struct fake_launch *l) {
+  const pisa_attention *c = &e->call;
+  const double gain = e->type == CU_TENSOR_MAP_FLOAT16 ? 64 : 1;
+  check_common(e, l, "pisa_route", w->bh * w->row_tiles + w->bh_k * (e->d / 32), 512,
+               16 * (128 * ceil_div(w->nt, 128) + 4) * 4);
+  CHECK_INT(whole(l, PISA_ROUTE_q_mean), (int64_t)w->q_mean);
+  CHECK_INT(whole(l, PISA_ROUTE_k_mean), (int64_t)w->k_mean);
+  CHECK_INT(whole(l, PISA_ROUTE_h_norm2), (int64_t)w->h_norm2);
+  CHECK_INT(whole(l, PISA_ROUTE_h_part), (int64_t)w->h_part);
+  CHECK_INT(whole(l, PISA_ROUTE_lists), (int64_t)w->lists);
+  CHECK_INT(whole(l, PISA_ROUTE_masks), (int64_t)w->masks);
+  CHECK_INT(whole(l, PISA_ROUTE_ids), (int64_t)(uintptr_t)c->blocks);
+  CHECK_INT(whole(l, PISA_ROUTE_h_sum), (int64_t)w->h_sum);
+  CHECK_INT(whole(l, PISA_ROUTE_total_heads), w->bh);
+  CHECK_INT(whole(l, PISA_ROUTE_n_q), c->n_q);
+  CHECK_INT(whole(l, PISA_ROUTE_n_k), c->n_k);
+  CHECK_INT(whole(l, PISA_ROUTE_keep), e->kept);
+  CHECK_INT(whole(l, PISA_ROUTE_list_stride), w->list_stride);
+  CHECK_INT(whole(l, PISA_ROUTE_mask_words), w->mask_words);
+  CHECK_INT(whole(l, PISA_ROUTE_row_tiles), w->row_tiles);
+  CHECK_INT(whole(l, PISA_ROUTE_stat_ctas), w->ctas);
+  CHECK_INT(whole(l, PISA_ROUTE_stat_blocks), w->blocks);
+  check_real(l->params[PISA_ROUTE_scale].real, scale_of(e));
+  check_real(l->params[PISA_ROUTE_h_scale].real, scale_of(e) / (double)c->n_k * gain);
+}
+
+static void check_attend(const struct expect *e, const struct layout *w,
+                         const struct fake_launch *l) {
+  const pisa_attention *c = &e->call;
+  bool full = c->n_k % 64 == 0 && e->kept >= 2;
+  check_common(e, l, full ? "pisa_attend" : "pisa_attend_edge",
+               at_most(w->bh * w->nt_q, EXPECT_SMS), 384, 196704);
+  check_inputs(e, &l->params[PISA_ATTEND_q].map, &l->params[PISA_ATTEND_k].map,
+               &l->params[PISA_ATTEND_v].map);
+  check_map(e, &l->params[PISA_ATTEND_o].map, c->o.data, c->heads, c->n_q, c->o.stride);
+  check_part(e, &l->params[PISA_ATTEND_k_mean].map, w->k_mean, w->nt);
+  check_part(e, &l->params[PISA_ATTEND_v_mean].map, w->v_mean, w->nt);
+  check_part(e, &l->params[PISA_ATTEND_h_sum].map, w->h_sum, e->d);
+  CHECK_INT(whole(l, PISA_ATTEND_lists), (int64_t)w->lists);
+  CHECK_INT(whole(l, PISA_ATTEND_masks), (int64_t)w->masks);
+  CHECK_INT(whole(l, PISA_ATTEND_lse), (int64_t)(uintptr_t)c->lse);
+  CHECK_INT(whole(l, PISA_ATTEND_items), w->bh * w->nt_q);
+  CHECK_INT(whole(l, PISA_ATTEND_q_blocks), w->nt_q);
+  CHECK_INT(whole(l, PISA_ATTEND_heads), c->heads);
+  CHECK_INT(whole(l, PISA_ATTEND_n_q), c->n_q);
+  CHECK_INT(whole(l, PISA_ATTEND_n_k), c->n_k);
+  CHECK_INT(whole(l, PISA_ATTEND_keep), e->kept);
+  CHECK_INT(whole(l, PISA_ATTEND_list_stride), w->list_stride);
+  CHECK_INT(whole(l, PISA_ATTEND_mask_words), w->mask_words);
+  check_real(l->params[PISA_ATTEND_scale_log2].real, scale_of(e) * 1.4426950408889634);
+}
+
+void expect_launches(const struct expect *expect, const struct fake_cuda *fake) {
+  struct layout w = lay_out(expect);
+  CHECK_INT(fake->n_launches(), 3);
+  if (fake->n_launches() != 3)
+    return;
+  check_statistics(expect, &w, fake->launch(0));
+  check_route(expect, &w, fake->launch(1));
+  check_attend(expect, &w, fake->launch(2));
+}

@@ -1,0 +1,28 @@
+/* expect.h: what docs/ABI.md says a hybrid call launches, computed anew from the call and compared
+   with what the fake driver recorded. */
+#ifndef PISA_TESTS_RUNTIME_EXPECT_H
+#define PISA_TESTS_RUNTIME_EXPECT_H
+
+#include "tests/runtime/fake_cuda.h"
+
+enum { EXPECT_SMS = 132 };
+
+struct expect {
+  pisa_attention call;
+  int64_t d;    /* head_dim */
+  int64_t kept; /* blocks per list */
+  int type;     /* CU_TENSOR_MAP_BFLOAT16 or _FLOAT16 */
+  void *workspace, *stream;
+};
+
+/* Bytes of workspace the call needs. */
+size_t expect_bytes(const struct expect *expect);
+/* Checks launches 0 to 2: statistics, route, attend. */
+void expect_launches(const struct expect *expect, const struct fake_cuda *fake);
+
+int64_t ceil_div(int64_t a, int64_t b);
+/* A recorded pointer or int32 parameter. */
+int64_t whole(const struct fake_launch *launch, int parameter);
+bool is_zero(const struct fake_map *map);
+
+#endif
