@@ -201,9 +201,9 @@ static void run_case(struct session *s, const struct verify_case *test, struct c
   struct verify_call call = {
       .device = &s->device, .stream = s->stream, .poison = !s->options.no_poison};
   struct attempt attempts[MAX_CODES];
-  struct pisa_module modules[MAX_CODES];
+  struct pisa_module modules[MAX_CODES] = {module_for(test, codes[0].module)};
   pisa_error error = {0};
-  for (int i = 0; i < n_codes; i++)
+  for (int i = 1; i < n_codes; i++)
     modules[i] = module_for(test, codes[i].module);
   call.module = &modules[0];
   pisa_status opened = verify_call_open(&call, test, &modules[0].method, s->report.seed, &error);
