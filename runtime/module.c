@@ -150,6 +150,10 @@ static pisa_status check_attributes(const struct pisa_module *module,
     return pisa_fail(error, PISA_UNSUPPORTED,
                      "it needs %d bytes of dynamic shared memory, the device has %d",
                      kernel->smem_bytes, room);
+  if (module->from_cubin && kernel->spill_bytes == 0 && found->local_bytes > 0)
+    return pisa_fail(error, PISA_CORRUPT,
+                     "the cubin uses %d bytes of local memory, the manifest says spill=0",
+                     found->local_bytes);
   return check_registers(kernel, id, found->registers, module->from_cubin, error);
 }
 

@@ -95,6 +95,12 @@ static void check_attributes(const pisa_pack *pack) {
   CHECK_FAILS(load(pack, PISA_LOAD_PTX_ONLY, NULL, &error), PISA_UNSUPPORTED, error,
               "compiler gave 160 registers a thread where the kernel needs 168");
   fake->reset();
+  fake->set_function("pisa_attend", CU_FUNC_LOCAL_SIZE_BYTES, 16); /* it may spill */
+  CHECK_OK(load(pack, 0, NULL, &error), error);
+  fake->set_function("pisa_route", CU_FUNC_LOCAL_SIZE_BYTES, 16);
+  CHECK_FAILS(load(pack, 0, NULL, &error), PISA_CORRUPT, error,
+              "kernel route: the cubin uses 16 bytes of local memory, the manifest says spill=0");
+  fake->reset();
   fake->set_function("pisa_route", CU_FUNC_NUM_REGS, 60); /* route may use fewer */
   CHECK_OK(load(pack, PISA_LOAD_PTX_ONLY, NULL, &error), error);
   fake->set_function("pisa_route", CU_FUNC_MAX_THREADS_PER_BLOCK, 256);
