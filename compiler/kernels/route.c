@@ -9,8 +9,9 @@
    largest threshold with at least |keep| keys of its row on or above it, bit by bit, and walks the
    row once more to write list and mask.
 
-   CTAs behind those add up the partial sums of H_j that the statistics left, 32 rows of a head
-   each. */
+   Query heads [G h, G h + G) score the keys of key/value head h. CTAs behind those of all query
+   heads add up the partial sums of H_j that the statistics left, 32 rows of a key/value head each.
+ */
 #include <assert.h>
 #include <math.h>
 
@@ -28,14 +29,15 @@ static const struct ir_arg route_args[] = {
 };
 #define ARG(name) (k->arg[PISA_ROUTE_##name])
 
-enum { BLOCK = 64, NORM_PARTS = 8, BF16 = 2, F32 = 4, WORD = 4, MAX_WORDS = 4 };
+enum { BLOCK = 64, NORM_PARTS = 8, HALF = 2, F32 = 4, WORD = 4, MAX_WORDS = 2 };
 enum {
   WARPS = 16,
   SPAN = WARPS * MMA_COLUMNS, /* columns all warps score together: 128 */
   SPAN_WORDS = SPAN / 32,
   ROW_PADDING = 4, /* keys between rows of shared memory, against bank conflicts */
   CTAS_PER_SM = 2, /* 64 registers a thread: one CTA's loads hide behind the other's work */
-  H_CTAS = 4       /* that share the sum of one head */
+  H_ROWS = 32,     /* of the sum of one head that a CTA adds up, 8 elements a thread */
+  PER_THREAD = 8
 };
 /* Keys outside the order of the scores, of which -inf has the least, 0x007FFFFF, and +inf the
    greatest, 0xFF800000. Forced keys leave room for a threshold above them. */
@@ -45,6 +47,7 @@ struct route {
   const struct plan_route *plan;
   struct lanes lanes;
   val head, first;                 /* of this CTA; its first query block */
+  val kv_head;                     /* whose keys this head reads */
   val q_blocks, k_blocks, q_tiles; /* NQ64, NT, NTq */
   val spans;                       /* columns in shared memory, in units of 128: ceil(NT / 128) */
   val row_bytes;                   /* of a row of keys */
@@ -57,11 +60,17 @@ static val blocks_of(struct ir *k, val n, int rows) {
 /* ---- scores ---- */
 
 static int words_per_lane(const struct route *a) {
-  return a->plan->head_dim / (2 * 32);
+  return (a->plan->head_dim / 2 + 31) / 32;
 }
 
+/* Lanes without an i-th word take the last one of the row, all alike. */
 static val word_offset(struct ir *k, const struct route *a, int i) {
-  return mul_const(k, add_const(k, a->lanes.lane, 32 * i), WORD);
+  const int words = a->plan->head_dim / 2;
+  val word = add_const(k, a->lanes.lane, 32 * i);
+  if (32 * (i + 1) > words) {
+    word = umin(k, word, i32(k, words - 1));
+  }
+  return mul_const(k, word, WORD);
 }
 
 /* The words of one mean of 64 query rows: word i of a lane is elements 2 (32 i + lane) and the
@@ -71,7 +80,7 @@ struct words {
 };
 static struct words query_words(struct ir *k, const struct route *a, val sub_block) {
   val index = add(k, mul(k, a->head, a->q_blocks), sub_block);
-  val row = at_row(k, ARG(q_mean), index, i32(k, a->plan->head_dim * BF16));
+  val row = at_row(k, ARG(q_mean), index, i32(k, a->plan->head_dim * HALF));
   struct words x;
   for (int i = 0; i < words_per_lane(a); i++) {
     x.word[i] = load(k, k->i32, at(k, row, word_offset(k, a, i)), WORD);
@@ -98,7 +107,7 @@ static struct words blended_words(struct ir *k, const struct route *a, val i) {
 /* The CTA's 16 query means in shared memory, a row by each warp, and from there to all warps as the
    A operand. */
 static struct mma_rows share_queries(struct ir *k, const struct route *a) {
-  const int row_bytes = a->plan->head_dim * BF16 + MMA_ROW_PADDING;
+  const int row_bytes = mma_shared_row_bytes(a->plan->head_dim);
   val i = umin(k, add(k, a->first, a->lanes.warp), add_const(k, a->q_tiles, -1));
   bool blended = a->plan->query != BLOCK;
   struct words mine = blended ? blended_words(k, a, i) : query_words(k, a, i);
@@ -159,8 +168,8 @@ static void score(struct ir *k, const struct route *a) {
     val first = add(k, mul_const(k, span, SPAN), warp_column);
     val column = add(k, first, mma_lane_row(k, &a->lanes));
     val j = umin(k, column, add_const(k, a->k_blocks, -1));
-    val index = add(k, mul(k, a->head, a->k_blocks), j);
-    val row = at_row(k, ARG(k_mean), index, i32(k, a->plan->head_dim * BF16));
+    val index = add(k, mul(k, a->kv_head, a->k_blocks), j);
+    val row = at_row(k, ARG(k_mean), index, i32(k, a->plan->head_dim * HALF));
     struct mma_row mean = mma_row_load(k, row, a->plan->head_dim, &a->lanes);
     val bias = a->plan->log_covariance ? log_covariance(k, a, index) : f32(k, 0);
     struct mma_scores dot = mma_multiply(k, &queries, &mean);
@@ -334,8 +343,14 @@ static void select(struct ir *k, const struct route *a) {
   }
 }
 
+/* x / G */
+static val per_group(struct ir *k, const struct route *a, val x) {
+  return a->plan->group == 1 ? x : udiv(k, x, i32(k, a->plan->group));
+}
+
 static void route_rows(struct ir *k, struct route *a) {
   a->head = udiv(k, cta_index(k), ARG(row_tiles));
+  a->kv_head = per_group(k, a, a->head);
   val tile = sub(k, cta_index(k), mul(k, a->head, ARG(row_tiles)));
   a->first = mul_const(k, tile, MMA_ROWS);
   a->q_blocks = blocks_of(k, ARG(n_q), BLOCK);
@@ -350,30 +365,27 @@ static void route_rows(struct ir *k, struct route *a) {
 
 /* ---- sum of H_j ---- */
 
-/* The statistics CTA that had block |index| of all heads: CTA c had [T c / G, T (c + 1) / G). */
-static val statistics_cta(struct ir *k, val index) {
-  val total = mul(k, widen(k, ARG(total_heads)), widen(k, ARG(stat_blocks)));
+/* The statistics CTA that had block |index| of all key/value heads: CTA c of C had [T c / C,
+   T (c + 1) / C). */
+static val statistics_cta(struct ir *k, const struct route *a, val index) {
+  val heads = per_group(k, a, ARG(total_heads));
+  val total = mul(k, widen(k, heads), widen(k, ARG(stat_blocks)));
   val end = mul(k, add_const(k, index, 1), widen(k, ARG(stat_ctas)));
   return narrow(k, udiv(k, add_const(k, end, -1), total));
 }
 
-enum { PER_THREAD = 8 };
-
-/* Adds a head's partial sums in the order of their CTAs; slot = cta + head. */
-static void reduce_h(struct ir *k, const struct route *a, val cta) {
+/* Adds PER_THREAD elements of a head's partial sums, from |first| on, in the order of their CTAs;
+   slot = cta + head. */
+static void reduce_elements(struct ir *k, const struct route *a, val head, val first) {
   const int elements = a->plan->head_dim * a->plan->head_dim;
-  assert(elements == H_CTAS * a->plan->kernel.threads * PER_THREAD);
-  val head = udiv(k, cta, i32(k, H_CTAS)), quarter = sub(k, cta, mul_const(k, head, H_CTAS));
-  val first =
-      add(k, mul_const(k, quarter, elements / H_CTAS), mul_const(k, thread_index(k), PER_THREAD));
   val begin = mul(k, widen(k, head), widen(k, ARG(stat_blocks)));
   val end = add(k, begin, widen(k, ARG(stat_blocks)));
   struct var sum[PER_THREAD];
   for (int i = 0; i < PER_THREAD; i++) {
     sum[i] = var_init(k, f32(k, 0));
   }
-  val last_cta = statistics_cta(k, add_const(k, end, -1));
-  FOR (k, c, statistics_cta(k, begin), add_const(k, last_cta, 1)) {
+  val last_cta = statistics_cta(k, a, add_const(k, end, -1));
+  FOR (k, c, statistics_cta(k, a, begin), add_const(k, last_cta, 1)) {
     val part = at_row(k, ARG(h_part), add(k, head, c), i32(k, elements * F32));
     val mine = at(k, part, mul_const(k, first, F32));
     for (int i = 0; i < PER_THREAD; i += 4) {
@@ -389,8 +401,20 @@ static void reduce_h(struct ir *k, const struct route *a, val cta) {
     pair[i] = pack_half(k, mul(k, get(k, sum[2 * i]), ARG(h_scale)),
                         mul(k, get(k, sum[2 * i + 1]), ARG(h_scale)));
   }
-  val out = at_row(k, ARG(h_sum), head, i32(k, elements * BF16));
-  store(k, pack4(k, pair), at(k, out, mul_const(k, first, BF16)), PER_THREAD * BF16);
+  val out = at_row(k, ARG(h_sum), head, i32(k, elements * HALF));
+  store(k, pack4(k, pair), at(k, out, mul_const(k, first, HALF)), PER_THREAD * HALF);
+}
+
+/* CTA |cta| of those that reduce: H_ROWS rows of one key/value head. */
+static void reduce_h(struct ir *k, const struct route *a, val cta) {
+  const int ctas = a->plan->head_dim / H_ROWS, elements = H_ROWS * a->plan->head_dim;
+  assert(elements <= a->plan->kernel.threads * PER_THREAD);
+  val head = udiv(k, cta, i32(k, ctas)), part = sub(k, cta, mul_const(k, head, ctas));
+  val mine = mul_const(k, thread_index(k), PER_THREAD);
+  bool all = elements == a->plan->kernel.threads * PER_THREAD;
+  IF (k, is_lt(k, all ? i32(k, 0) : mine, i32(k, elements))) {
+    reduce_elements(k, a, head, add(k, mul_const(k, part, elements), mine));
+  }
 }
 
 /* ---- the kernel ---- */
@@ -398,6 +422,7 @@ static void reduce_h(struct ir *k, const struct route *a, val cta) {
 void kernel_route(struct ir *k, const struct plan_route *plan) {
   assert(plan->rows_per_cta == MMA_ROWS && plan->kernel.threads == 32 * WARPS);
   assert(plan->query == BLOCK || plan->query == 2 * BLOCK);
+  assert(plan->head_dim % H_ROWS == 0 && plan->head_dim / 2 <= 32 * MAX_WORDS && plan->group >= 1);
   ir_set_half(k, plan->type == TYPE_FP16);
   kernel_begin(k, PISA_ROUTE_N_ARGS, route_args);
   struct route a = {.plan = plan, .lanes = lanes_new(k)};

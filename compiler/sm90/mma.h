@@ -30,9 +30,12 @@ struct mma_rows { /* an A operand: the lane's two rows */
 
 val mma_lane_row(struct ir *k, const struct lanes *lanes); /* t / 4 */
 
-/* |row|: pointer to this lane's row, 16-byte aligned. Rows in shared memory lie MMA_ROW_PADDING
-   apart: then the two rows that are read together meet no common bank. */
-enum { MMA_ROW_PADDING = 64 };
+/* From row to row in shared memory: half of the 128 bytes of all banks past a whole number of them,
+   so that the two rows that are read together (64 bytes of each) meet no common bank. */
+static inline int mma_shared_row_bytes(int head_dim) {
+  return 2 * head_dim % 128 == 64 ? 2 * head_dim : 2 * head_dim + 64;
+}
+/* |row|: pointer to this lane's row, 16-byte aligned. */
 struct mma_row mma_row_load(struct ir *k, val row, int head_dim, const struct lanes *lanes);
 
 struct mma_scores {
