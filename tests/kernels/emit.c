@@ -1,10 +1,12 @@
 /* emit: prints the PTX of the kernels that a plan asks for, or assembles it.
 
    emit ptx|assemble drop|taylor_0|taylor_hybrid|dense mean|log_covariance 64|128
+                     [bf16|fp16 64|96|128 GROUP]
 
-   With 64 query rows only statistics and route are made. `assemble` fails where ptxas reports
-   spills of statistics or route, more of attend than its budget, other registers at entry than the
-   plan says, or a 'Potential Performance Loss'; it exits 77 without ptxas. */
+   GROUP query heads share a key/value head. With 64 query rows only statistics and route are made.
+   In front of the PTX, "// ENTRY shared BYTES" says what each launch takes. `assemble` fails where
+   ptxas reports spills of statistics or route, more of attend than its budget, other registers at
+   entry than the plan says, or gives any warning; it exits 77 without ptxas. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,20 +20,30 @@
 
 enum { SKIPPED = 77 };
 
-static struct spec spec_of(const char *tail, const char *term, int query) {
+enum { TAIL = 2, TERM, QUERY, TYPE, HEAD_DIM, GROUP, N_WORDS };
+
+static struct spec spec_of(char **word, bool has_shape) {
   struct spec spec = {.name = "test", .target = TARGET_SM_90A};
-  spec.shape.heads = spec.shape.kv_heads = 2;
-  spec.shape.head_dim = 128;
-  spec.attend.all_exact = strcmp(tail, "dense") == 0;
-  spec.attend.rest = strcmp(tail, "drop") == 0       ? TAIL_DROP
-                     : strcmp(tail, "taylor_0") == 0 ? TAIL_TAYLOR_0
-                                                     : TAIL_TAYLOR_HYBRID;
+  spec.shape.kv_heads = 2;
+  spec.shape.heads = 2 * (has_shape ? atoi(word[GROUP]) : 1);
+  spec.shape.head_dim = has_shape ? atoi(word[HEAD_DIM]) : 128;
+  spec.shape.type = has_shape && strcmp(word[TYPE], "fp16") == 0 ? TYPE_FP16 : TYPE_BF16;
+  spec.attend.all_exact = strcmp(word[TAIL], "dense") == 0;
+  spec.attend.rest = strcmp(word[TAIL], "drop") == 0       ? TAIL_DROP
+                     : strcmp(word[TAIL], "taylor_0") == 0 ? TAIL_TAYLOR_0
+                                                           : TAIL_TAYLOR_HYBRID;
   spec.blocks.present = true;
-  spec.blocks.query = query;
+  spec.blocks.query = atoi(word[QUERY]);
   spec.blocks.key = 64;
   spec.route.kind = spec.attend.all_exact ? ROUTE_NONE : ROUTE_TOP_K;
-  spec.route.term = strcmp(term, "mean") == 0 ? TERM_NONE : TERM_LOG_COVARIANCE;
+  spec.route.term = strcmp(word[TERM], "mean") == 0 ? TERM_NONE : TERM_LOG_COVARIANCE;
   return spec;
+}
+
+static void print_shared(const struct plan_kernel *plan) {
+  if (plan->entry) {
+    printf("// %s shared %d\n", plan->entry, plan->smem_bytes);
+  }
 }
 
 static void make_ptx(const struct plan *plan, struct text *ptx) {
@@ -79,7 +91,7 @@ static int assemble(const struct plan *plan, const struct text *ptx, struct aren
   for (int i = 0; i < report.n_warnings; i++) {
     printf("%s\n", report.warnings[i]);
   }
-  int failed = !ok + report.n_losses + wrong(&plan->statistics.kernel, &report) +
+  int failed = !ok + report.n_warnings + wrong(&plan->statistics.kernel, &report) +
                wrong(&plan->route.kernel, &report) + wrong(&plan->attend.kernel, &report) +
                wrong(&plan->attend_edge.kernel, &report);
   text_fini(&cubin);
@@ -88,11 +100,11 @@ static int assemble(const struct plan *plan, const struct text *ptx, struct aren
 }
 
 int main(int argc, char **argv) {
-  if (argc != 5) {
-    fprintf(stderr, "usage: emit ptx|assemble TAIL TERM QUERY\n");
+  if (argc != TYPE && argc != N_WORDS) {
+    fprintf(stderr, "usage: emit ptx|assemble TAIL TERM QUERY [TYPE HEAD_DIM GROUP]\n");
     return 1;
   }
-  struct spec spec = spec_of(argv[2], argv[3], atoi(argv[4]));
+  struct spec spec = spec_of(argv, argc == N_WORDS);
   struct arena arena;
   arena_init(&arena);
   const struct plan *plan = plan_choose(&arena, &spec, &target_sm90a, "");
@@ -103,6 +115,9 @@ int main(int argc, char **argv) {
   if (strcmp(argv[1], "assemble") == 0) {
     status = assemble(plan, &ptx, &arena);
   } else {
+    print_shared(&plan->statistics.kernel);
+    print_shared(&plan->attend.kernel);
+    print_shared(&plan->attend_edge.kernel);
     fwrite(ptx.data, 1, ptx.size, stdout);
   }
   text_fini(&ptx);
