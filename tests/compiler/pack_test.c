@@ -1,0 +1,146 @@
+/* pack_test.c: the bytes of a pack, for code that is only text: shared parts, digests, marks, the
+   lines that a variant repeats. The list of validated digests is this file's own. */
+#include <stdio.h>
+#include <string.h>
+
+#include "compiler/pack/pack.h"
+#include "compiler/pack/validation.h"
+#include "dsl/arena.h"
+#include "runtime/sha256.h"
+
+#define CHECK(condition)                                                                           \
+  ((condition)                                                                                     \
+       ? (void)0                                                                                   \
+       : (fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition), failures++, (void)0))
+static int failures;
+
+static char digest_a[PISA_SHA256_HEX + 1], digest_b[PISA_SHA256_HEX + 1];
+const char *const validated_digests[] = {digest_a, digest_b, NULL};
+const int n_validated_digests = 2;
+
+static struct code code_of(const char *ptx, const char *cubin) {
+  struct code code = {.report = {0}};
+  text_init(&code.ptx);
+  text_init(&code.cubin);
+  text_puts(&code.ptx, ptx);
+  text_puts(&code.cubin, cubin);
+  return code;
+}
+
+static struct spec spec_of(enum spec_budget budget) {
+  return (struct spec){
+      .name = "two",
+      .shape = {.heads = 2, .kv_heads = 2, .head_dim = 128},
+      .blocks = {.query = 128, .key = 64},
+      .route = {.kind = ROUTE_TOP_K, .budget = budget, .keep = 8, .density = {15, 100}},
+      .attend = {.rest = TAIL_TAYLOR_0},
+  };
+}
+
+/* Where the |n|th part line of |key| points to, and how many bytes it says. */
+static const char *part(const struct text *pack, const char *key, int n, size_t *size) {
+  const char *line = pack->data, *end = strstr(pack->data, "\nend\n") + strlen("\nend\n");
+  for (int i = 0; i <= n; i++)
+    line = strstr(line + 1, key);
+  size_t offset = 0;
+  CHECK(sscanf(line + strlen(key), " 0 %zu %zu", &offset, size) == 2);
+  return end + offset;
+}
+
+static bool part_is(const struct text *pack, const char *key, int n, const char *expected) {
+  size_t size;
+  const char *bytes = part(pack, key, n, &size);
+  return size == strlen(expected) && memcmp(bytes, expected, size) == 0;
+}
+
+static void writes(struct arena *arena) {
+  struct spec by_density = spec_of(BUDGET_DENSITY), by_keep = spec_of(BUDGET_KEEP);
+  struct plan *plans[] = {plan_choose(arena, &by_density, &target_sm90a, "density=0.15"),
+                          plan_choose(arena, &by_keep, &target_sm90a, "keep=8"),
+                          plan_choose(arena, &by_density, &target_sm90a, "density=0.15 other")};
+  struct code a = code_of("ptx of a", "cubin"), b = code_of("ptx of b!", "");
+  const struct code *code[] = {&a, &a, &b};
+  struct variants variants = {.plans = plans, .n = 3};
+  struct pack pack = {.spec = &by_density, .variants = &variants, .code = code, .compiler = "test"};
+  struct text out;
+  text_init(&out);
+  pack_write(&pack, &out);
+
+  size_t manifest_size = 0, size;
+  char digest[PISA_SHA256_HEX + 1], expected[PISA_SHA256_HEX + 1];
+  CHECK(sscanf(out.data, "PISA-PACK 1 %zu %64s", &manifest_size, digest) == 2);
+  const char *manifest = strchr(out.data, '\n') + 1;
+  pisa_sha256_hex(manifest, manifest_size, expected);
+  CHECK(strcmp(digest, expected) == 0);
+  CHECK(out.data + out.size == manifest + manifest_size + strlen("ptx of acubinptx of b!"));
+
+  CHECK(part_is(&out, "\npart ptx", 0, "ptx of a"));
+  CHECK(part(&out, "\npart ptx", 0, &size) == part(&out, "\npart ptx", 1, &size));
+  CHECK(part_is(&out, "\npart cubin", 0, "cubin"));
+  CHECK(part_is(&out, "\npart ptx", 2, "ptx of b!"));
+  CHECK(strstr(out.data, "density=15/100 keep=0\nattend selected=exact rest=taylor_0\n"));
+  CHECK(strstr(out.data, "variant 1 keep=8\nroute top_k score=mean term=none budget=keep "
+                         "density=0/1 keep=8\npart ptx"));
+  CHECK(strstr(out.data, "\nvalidated no\n"));
+  text_fini(&out);
+  code_fini(&a);
+  code_fini(&b);
+}
+
+static void marks(struct arena *arena) {
+  struct spec spec = spec_of(BUDGET_KEEP);
+  struct plan *plan = plan_choose(arena, &spec, &target_sm90a, "");
+  struct variants variants = {.plans = &plan, .n = 1};
+  struct code good = code_of("good ptx", "good cubin"), half = code_of("good ptx", "other cubin");
+  const struct code *code = &good;
+  pisa_sha256_hex("good ptx", 8, digest_a);
+  pisa_sha256_hex("good cubin", 10, digest_b);
+  if (strcmp(digest_a, digest_b) > 0) {
+    char swap[sizeof digest_a];
+    memcpy(swap, digest_a, sizeof swap);
+    memcpy(digest_a, digest_b, sizeof swap);
+    memcpy(digest_b, swap, sizeof swap);
+  }
+  struct pack pack = {.spec = &spec, .variants = &variants, .code = &code, .compiler = "test"};
+  CHECK(pack_is_validated(&pack));
+  code = &half;
+  CHECK(!pack_is_validated(&pack));
+  code_fini(&good);
+  code_fini(&half);
+}
+
+static void holds_to_the_plan(struct arena *arena) {
+  struct spec spec = spec_of(BUDGET_KEEP);
+  struct plan *plan = plan_choose(arena, &spec, &target_sm90a, "");
+  struct ptxas_kernel kernels[] = {{.entry = "pisa_statistics", .registers = 168},
+                                   {.entry = "pisa_route", .registers = 77},
+                                   {.entry = "pisa_attend", .registers = 168},
+                                   {.entry = "pisa_attend_edge", .registers = 168}};
+  struct ptxas_report report = {.kernels = kernels, .n_kernels = 4};
+  struct text why;
+  text_init(&why);
+  CHECK(code_check(plan, &report, &why));
+  kernels[0].registers = 128;
+  kernels[1].spill_loads = 4;
+  kernels[2].stack = 64;
+  report.n_kernels = 3;
+  report.warnings = (const char *[]){"ptxas info : (C7510) Potential Performance Loss"};
+  report.n_warnings = 1;
+  CHECK(!code_check(plan, &report, &why));
+  CHECK(strstr(why.data, "pisa_statistics: 128 registers at entry, the plan needs 168"));
+  CHECK(strstr(why.data, "pisa_route: 4 bytes of spills, the plan allows 0"));
+  CHECK(strstr(why.data, "pisa_attend: 64 bytes of stack"));
+  CHECK(strstr(why.data, "pisa_attend_edge: ptxas did not report it"));
+  CHECK(strstr(why.data, "C7510"));
+  text_fini(&why);
+}
+
+int main(void) {
+  struct arena arena;
+  arena_init(&arena);
+  writes(&arena);
+  marks(&arena);
+  holds_to_the_plan(&arena);
+  arena_fini(&arena);
+  return failures != 0;
+}
