@@ -1,6 +1,7 @@
 /* alone.c: what stands in for libFuzzer where the compiler has none. In: SECONDS FILE...; out: the
    number of runs. The files are mutated by a fixed sequence of pseudo-random numbers, so that a
    finding can be found again. */
+#include <ctype.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,12 +38,35 @@ static void insert_bytes(struct input *in, size_t at, size_t n) {
   in->size += n;
 }
 
+/* The word (letters, digits, '_') at or behind |at|: its length, and its place to |at|. */
+static size_t find_word(const struct input *in, size_t *at) {
+  size_t n = 0;
+  while (*at < in->size && !isalnum(in->bytes[*at]))
+    ++*at;
+  while (*at + n < in->size && (isalnum(in->bytes[*at + n]) || in->bytes[*at + n] == '_'))
+    n++;
+  return n;
+}
+
+/* Puts one word of the text in the place of another. */
+static void replace_word(struct input *in) {
+  uint8_t copy[64];
+  size_t from = random_below(in->size), to = random_below(in->size);
+  size_t n = find_word(in, &from), old = find_word(in, &to);
+  if (n > sizeof copy || in->size - old + n > MAX_INPUT)
+    return;
+  memcpy(copy, in->bytes + from, n);
+  remove_bytes(in, to, old);
+  insert_bytes(in, to, n);
+  memcpy(in->bytes + to, copy, n);
+}
+
 static void mutate(struct input *in) {
   static const char marks[] = "{};,+.\n #=0123456789-\x80";
   size_t at = random_below(in->size), n = random_below(24);
   if (n > in->size - at)
     n = in->size - at;
-  switch (random_below(6)) {
+  switch (random_below(9)) {
   case 0:
     if (in->size)
       in->bytes[at] ^= (uint8_t)(1u << random_below(8));
@@ -60,8 +84,11 @@ static void mutate(struct input *in) {
   case 4:
     in->size = at;
     break;
-  default:
+  case 5:
     memmove(in->bytes + random_below(in->size - n + 1), in->bytes + at, n);
+    break;
+  default:
+    replace_word(in);
   }
 }
 
