@@ -123,10 +123,11 @@ static void print_json(const struct bench *b, const struct verify_call *call,
          b->pack->manifest.name, b->variant->choices, b->module->from_cubin ? "cubin" : "ptx",
          part->sha256, b->device.name);
   printf("\"shape\": {\"B\": %" PRId64 ", \"H\": %" PRId64 ", \"Hk\": %" PRId64 ", \"Nq\": %" PRId64
-         ", \"Nk\": %" PRId64 ", \"D\": %d}, \"kept\": %" PRId64 ", \"rounds\": %" PRId64
-         ", \"ms_sustained\": %.5f",
-         s->batch, s->heads, s->kv_heads, s->n_q, s->n_k, call->module->method.head_dim, s->kept,
-         b->options.rounds, times->sustained);
+         ", \"Nk\": %" PRId64 ", \"D\": %d, \"type\": \"%s\"}, \"kept\": %" PRId64
+         ", \"rounds\": %" PRId64 ", \"ms_sustained\": %.5f",
+         s->batch, s->heads, s->kv_heads, s->n_q, s->n_k, call->module->method.head_dim,
+         call->module->method.type == PISA_BF16 ? "bf16" : "fp16", s->kept, b->options.rounds,
+         times->sustained);
   for (int item = 0; item < times->n_items; item++)
     printf(", \"%s\": %.5f", items[item].name, times->burst[item]);
   printf("}\n");

@@ -1,11 +1,17 @@
-/* make_pack.c: writes the sample pack of tests/runtime with a method of choice; its code is for the
-   model driver alone. usage: make_pack hybrid|taylor0|drop|mean|dense FILE */
+/* make_pack.c: writes the sample pack of tests/runtime with a method and a shape of choice; its
+   code is for the model driver alone, which reads from it what a compiler would compile in. usage:
+   make_pack METHOD FILE, METHOD one of the names below */
 #include <stdio.h>
 #include <string.h>
 
 #include "tests/runtime/sample_pack.h"
 
 #define MEAN "top_k score=mean term=none budget=density density=125/1000 keep=0"
+
+#define SHAPED(text) .shape = text " mask=none", .code = text "\n"
+#define GROUPED SHAPED("heads=4 kv_heads=2 head_dim=96 type=bf16")
+#define HALF SHAPED("heads=3 kv_heads=3 head_dim=128 type=fp16")
+#define SMALL SHAPED("heads=4 kv_heads=1 head_dim=64 type=fp16")
 
 static const struct {
   const char *name;
@@ -14,7 +20,12 @@ static const struct {
              {"taylor0", {.attend = "selected=exact rest=taylor_0"}},
              {"drop", {.attend = "selected=exact rest=drop", .route = MEAN}},
              {"mean", {.route = MEAN}},
-             {"dense", {.dense = true}}};
+             {"dense", {.dense = true}},
+             {"grouped", {GROUPED}},
+             {"half", {HALF}},
+             {"small", {SMALL}},
+             {"small_drop", {SMALL, .attend = "selected=exact rest=drop", .route = MEAN}},
+             {"small_dense", {SMALL, .dense = true}}};
 
 int main(int argc, char **argv) {
   struct sample pack;
@@ -30,6 +41,6 @@ int main(int argc, char **argv) {
     sample_free(&pack);
     return ok ? 0 : 2;
   }
-  fprintf(stderr, "usage: make_pack hybrid|taylor0|drop|mean|dense FILE\n");
+  fprintf(stderr, "usage: make_pack METHOD FILE\n");
   return 1;
 }

@@ -21,10 +21,11 @@ enum kernel { STATISTICS, ROUTE, ATTEND };
 /* Handles the driver gives out. */
 struct CUmod_st {
   bool ptx;
+  struct model_build build;
 };
 struct CUfunc_st {
   enum kernel kernel;
-  bool ptx;
+  const struct CUmod_st *module;
 };
 struct CUevent_st {
   struct timespec at;
@@ -32,6 +33,7 @@ struct CUevent_st {
 struct launch {
   enum kernel kernel;
   bool ptx;
+  struct model_build build;
   int grid;
   union model_value values[MAX_ARGS];
 };
@@ -146,13 +148,29 @@ CUresult cuCtxSynchronize(void) {
 
 /* ---- code ---- */
 
+/* "... heads=4 kv_heads=2 head_dim=96 type=fp16" in the text of the code; the runtime ends it with
+   a NUL. */
+static struct model_build read_build(const char *image) {
+  struct model_build build = {.head_dim = 128, .group = 1};
+  int heads, kv_heads;
+  char type[8];
+  const char *shape = strstr(image, "heads=");
+  if (shape && sscanf(shape, "heads=%d kv_heads=%d head_dim=%d type=%7s", &heads, &kv_heads,
+                      &build.head_dim, type) == 4) {
+    build.group = heads / kv_heads;
+    build.type = strcmp(type, "fp16") == 0 ? PISA_FP16 : PISA_BF16;
+  }
+  return build;
+}
+
 CUresult cuModuleLoadDataEx(CUmodule *out, const void *image, unsigned n, int *options,
                             void **values) {
-  static struct CUmod_st modules[] = {{false}, {true}};
+  static struct CUmod_st modules[] = {{.ptx = false}, {.ptx = true}};
   bool ptx = memcmp(image, "\177ELF", 4) != 0;
   (void)n, (void)options, (void)values;
   if (!ptx && model_fault("cubin"))
     return CUDA_ERROR_NO_BINARY_FOR_GPU;
+  modules[ptx].build = read_build(image);
   *out = &modules[ptx];
   return CUDA_SUCCESS;
 }
@@ -162,12 +180,11 @@ CUresult cuModuleUnload(CUmodule module) {
 }
 
 CUresult cuModuleGetFunction(CUfunction *out, CUmodule module, const char *name) {
-  static struct CUfunc_st functions[3][2] = {{{STATISTICS, false}, {STATISTICS, true}},
-                                             {{ROUTE, false}, {ROUTE, true}},
-                                             {{ATTEND, false}, {ATTEND, true}}};
+  static struct CUfunc_st functions[3][2];
   for (int i = 0; i < 3; i++)
     if (strstr(name, kernels[i].word)) {
       *out = &functions[i][module->ptx];
+      **out = (struct CUfunc_st){(enum kernel)i, module};
       return CUDA_SUCCESS;
     }
   return CUDA_ERROR_NOT_FOUND;
@@ -193,7 +210,7 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap *out, int type, uint32_t rank, void 
                                 int swizzle, int l2_promotion, int fill) {
   union model_value value;
   (void)box, (void)steps, (void)interleave, (void)swizzle, (void)l2_promotion, (void)fill;
-  if (rank != 4 || type != CU_TENSOR_MAP_BFLOAT16)
+  if (rank != 4 || (type != CU_TENSOR_MAP_BFLOAT16 && type != CU_TENSOR_MAP_FLOAT16))
     return CUDA_ERROR_INVALID_VALUE;
   memset(&value, 0, sizeof value);
   value.map.data = address;
@@ -224,11 +241,11 @@ static void spoil(const struct launch *launch) {
 
 static void run(const struct launch *launch) {
   if (launch->kernel == STATISTICS)
-    model_statistics(launch->values, launch->grid);
+    model_statistics(&launch->build, launch->values, launch->grid);
   if (launch->kernel == ROUTE)
-    model_route(launch->values);
+    model_route(&launch->build, launch->values);
   if (launch->kernel == ATTEND)
-    model_attend(launch->values);
+    model_attend(&launch->build, launch->values);
   spoil(launch);
 }
 
@@ -239,7 +256,8 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, voi
   if (extra || model_fault("launch") || (capture && capture->n == MAX_LAUNCHES))
     return CUDA_ERROR_INVALID_VALUE;
   launch->kernel = function->kernel;
-  launch->ptx = function->ptx;
+  launch->ptx = function->module->ptx;
+  launch->build = function->module->build;
   launch->grid = (int)config->grid[0];
   for (int i = 0; i < kernels[launch->kernel].n; i++)
     memcpy(&launch->values[i], parameters[i], (size_t)kernels[launch->kernel].bytes[i]);

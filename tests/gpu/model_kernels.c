@@ -10,7 +10,27 @@
 #include "runtime/cpu/convert.h"
 #include "runtime/cpu/parallel.h"
 
-enum { D = 128, BLOCK = 64, QUERY = 128, PARTS = 8 };
+enum { MAX_D = 128, BLOCK = 64, QUERY = 128, PARTS = 8 };
+
+/* What the running kernel was compiled for. */
+static int D, group;
+static pisa_type type;
+
+static void enter(const struct model_build *build) {
+  if (build->head_dim > MAX_D)
+    abort();
+  D = build->head_dim;
+  group = build->group;
+  type = build->type;
+}
+
+static float widen(uint16_t bits) {
+  return cpu_widen(type, bits);
+}
+
+static uint16_t narrow(float value) {
+  return cpu_narrow(type, value);
+}
 
 bool model_fault(const char *fault) {
   const char *wanted = getenv("PISA_MODEL_FAULT");
@@ -38,14 +58,14 @@ static void load_row(const struct model_map *map, int64_t bh, int64_t n, float *
   int64_t b = bh / map->extent[2], h = bh % map->extent[2];
   const uint16_t *in = map->data + b * map->stride[3] + h * map->stride[2] + n * map->stride[1];
   for (int d = 0; d < D; d++)
-    row[d] = n < map->extent[1] ? cpu_from_bf16(in[d]) : 0;
+    row[d] = n < map->extent[1] ? widen(in[d]) : 0;
 }
 
 /* ---- statistics ---- */
 
 static void store_mean(const struct model_map *map, int64_t bh, int64_t block, uint16_t *out) {
   int64_t begin = block * BLOCK, rows = least(map->extent[1] - begin, BLOCK);
-  float sum[D] = {0}, row[D];
+  float sum[MAX_D] = {0}, row[MAX_D];
   for (int64_t n = begin; n < begin + rows; n++) {
     load_row(map, bh, n, row);
     for (int d = 0; d < D; d++)
@@ -54,16 +74,17 @@ static void store_mean(const struct model_map *map, int64_t bh, int64_t block, u
   if (model_fault("short_mean"))
     rows = BLOCK;
   for (int d = 0; d < D; d++)
-    out[d] = cpu_to_bf16(sum[d] / (float)rows);
+    out[d] = narrow(sum[d] / (float)rows);
 }
 
-/* H [D][D] += sum_n k_n^T v_n - ksum^T vsum / rows; returns its squared norm before the addition.
+/* H [MAX_D][MAX_D] += sum_n k_n^T v_n - ksum^T vsum / rows; returns its squared norm before the
+ * addition.
  */
 static float add_covariance(const struct model_map *k, const struct model_map *v, int64_t bh,
                             int64_t block, float *total) {
-  static _Thread_local float H[D][D];
+  static _Thread_local float H[MAX_D][MAX_D];
   int64_t begin = block * BLOCK, rows = least(k->extent[1] - begin, BLOCK);
-  float key[D], value[D], key_sum[D] = {0}, value_sum[D] = {0}, squares = 0;
+  float key[MAX_D], value[MAX_D], key_sum[MAX_D] = {0}, value_sum[MAX_D] = {0}, squares = 0;
   memset(H, 0, sizeof H);
   for (int64_t n = begin; n < begin + rows; n++) {
     load_row(k, bh, n, key);
@@ -95,6 +116,7 @@ struct statistics {
   int grid;
 };
 
+/* All means of key/value head |bh| and of the query heads that share it. */
 static void store_means(const union model_value *args, int64_t bh) {
   const struct model_map *q = map_of(args, PISA_STATISTICS_q), *k = map_of(args, PISA_STATISTICS_k);
   const struct model_map *v = map_of(args, PISA_STATISTICS_v);
@@ -103,15 +125,16 @@ static void store_means(const union model_value *args, int64_t bh) {
   uint16_t *q_mean = pointer(args, PISA_STATISTICS_q_mean),
            *k_mean = pointer(args, PISA_STATISTICS_k_mean);
   uint16_t *v_mean = pointer(args, PISA_STATISTICS_v_mean);
-  for (int64_t i = 0; i < q_blocks; i++)
-    store_mean(q, bh, i, q_mean + (bh * q_blocks + i) * D);
+  for (int64_t i = 0; i < group * q_blocks; i++)
+    store_mean(q, group * bh + i / q_blocks, i % q_blocks,
+               q_mean + (group * bh * q_blocks + i) * D);
   for (int64_t j = 0; j < k_blocks; j++) {
     store_mean(k, bh, j, k_mean + (bh * k_blocks + j) * D);
     if (v_mean)
       store_mean(v, bh, j, v_mean + (bh * k_blocks + j) * D);
   }
   if (model_fault("mean"))
-    q_mean[bh * q_blocks * D] ^= 4;
+    q_mean[group * bh * q_blocks * D] ^= 4;
 }
 
 static void statistics_head(void *context, int thread, int64_t bh) {
@@ -121,7 +144,7 @@ static void statistics_head(void *context, int thread, int64_t bh) {
   float *norms = pointer(args, PISA_STATISTICS_h_norm2),
         *parts = pointer(args, PISA_STATISTICS_h_part);
   int64_t k_blocks = (k->extent[1] + BLOCK - 1) / BLOCK;
-  float *total = calloc((size_t)D * D, sizeof *total);
+  float *total = calloc((size_t)(D * D), sizeof *total);
   (void)thread;
   store_means(args, bh);
   for (int64_t j = 0; (norms || parts) && j < k_blocks; j++) {
@@ -135,13 +158,14 @@ static void statistics_head(void *context, int thread, int64_t bh) {
     int64_t heads = integer(args, PISA_STATISTICS_total_heads),
             blocks = integer(args, PISA_STATISTICS_blocks);
     memcpy(parts + (first_cta(bh, blocks, heads, s->grid) + bh) * D * D, total,
-           D * D * sizeof *total);
+           (size_t)(D * D) * sizeof *total);
   }
   free(total);
 }
 
-void model_statistics(const union model_value *args, int grid) {
+void model_statistics(const struct model_build *build, const union model_value *args, int grid) {
   struct statistics s = {args, grid};
+  enter(build);
   cpu_parallel(cpu_threads(0), integer(args, PISA_STATISTICS_total_heads), statistics_head, &s);
 }
 
@@ -150,9 +174,8 @@ void model_statistics(const union model_value *args, int grid) {
 static void query_mean(const uint16_t *means, int64_t i, int64_t n_q, float *out) {
   int64_t begin = i * QUERY, a = least(n_q - begin, BLOCK), b = least(n_q - begin, QUERY) - a;
   for (int d = 0; d < D; d++) {
-    float first = cpu_from_bf16(means[2 * i * D + d]),
-          second = b ? cpu_from_bf16(means[(2 * i + 1) * D + d]) : 0;
-    out[d] = cpu_from_bf16(cpu_to_bf16(((float)a * first + (float)b * second) / (float)(a + b)));
+    float first = widen(means[2 * i * D + d]), second = b ? widen(means[(2 * i + 1) * D + d]) : 0;
+    out[d] = widen(narrow(((float)a * first + (float)b * second) / (float)(a + b)));
   }
 }
 
@@ -162,15 +185,16 @@ static void fill_scores(const union model_value *args, int64_t bh, int64_t i, in
   const uint16_t *q_mean = pointer(args, PISA_ROUTE_q_mean),
                  *k_mean = pointer(args, PISA_ROUTE_k_mean);
   const float *norms = pointer(args, PISA_ROUTE_h_norm2);
-  float q[D];
+  float q[MAX_D];
+  int64_t shared = model_fault("kv_head") ? 0 : bh / group;
   query_mean(q_mean + bh * q_blocks * D, i, n_q, q);
   for (int64_t j = 0; j < blocks; j++) {
     float dot = 0, squares = 0;
     for (int d = 0; d < D; d++)
-      dot += q[d] * cpu_from_bf16(k_mean[(bh * blocks + j) * D + d]);
+      dot += q[d] * widen(k_mean[(shared * blocks + j) * D + d]);
     score[j] = dot * args[PISA_ROUTE_scale].number;
     for (int part = 0; norms && part < PARTS; part++)
-      squares += norms[(bh * blocks + j) * PARTS + part];
+      squares += norms[(shared * blocks + j) * PARTS + part];
     if (norms && !model_fault("no_term"))
       score[j] += logf(sqrtf(squares) + 1e-5F);
     if (isnan(score[j]))
@@ -252,7 +276,7 @@ static void route_head(void *context, int thread, int64_t bh) {
 }
 
 static void store_h_sum(const union model_value *args) {
-  int64_t heads = integer(args, PISA_ROUTE_total_heads),
+  int64_t heads = integer(args, PISA_ROUTE_total_heads) / group,
           blocks = integer(args, PISA_ROUTE_stat_blocks);
   int64_t grid = integer(args, PISA_ROUTE_stat_ctas);
   const float *parts = pointer(args, PISA_ROUTE_h_part);
@@ -262,11 +286,12 @@ static void store_h_sum(const union model_value *args) {
     for (int r = 0; r < D; r++)
       for (int c = 0; c < D; c++)
         h_sum[bh * D * D + (model_fault("h_sum") ? c * D + r : r * D + c)] =
-            cpu_to_bf16(sum[r * D + c] * args[PISA_ROUTE_h_scale].number);
+            narrow(sum[r * D + c] * args[PISA_ROUTE_h_scale].number);
   }
 }
 
-void model_route(const union model_value *args) {
+void model_route(const struct model_build *build, const union model_value *args) {
+  enter(build);
   cpu_parallel(cpu_threads(0), integer(args, PISA_ROUTE_total_heads), route_head, &args);
   store_h_sum(args);
 }
@@ -274,7 +299,7 @@ void model_route(const union model_value *args) {
 /* ---- attend ---- */
 
 struct state { /* of one query row: unscaled numerator, maximum, sums (docs/DESIGN.md) */
-  float acc[D], m, l, g;
+  float acc[MAX_D], m, l, g;
 };
 
 static float dot(const float *a, const float *b) {
@@ -289,7 +314,7 @@ static float dot(const float *a, const float *b) {
 static void add_column(struct state *state, float s, const float *value, bool mean) {
   float m = s > state->m ? s : state->m;
   float f = state->m == -INFINITY ? 0 : exp2f(state->m - m), p = exp2f(s - m);
-  float rounded = cpu_from_bf16(cpu_to_bf16(p));
+  float rounded = widen(narrow(p));
   for (int d = 0; d < D; d++)
     state->acc[d] = state->acc[d] * f + rounded * value[d];
   state->l = state->l * f + p;
@@ -299,7 +324,7 @@ static void add_column(struct state *state, float s, const float *value, bool me
 
 struct tile { /* the columns of one block, widened once for all rows of an item */
   int64_t n;
-  float key[BLOCK][D], value[BLOCK][D];
+  float key[BLOCK][MAX_D], value[BLOCK][MAX_D];
 };
 
 static void load_tile(const struct model_map *k, const struct model_map *v, int64_t bh,
@@ -313,7 +338,7 @@ static void load_tile(const struct model_map *k, const struct model_map *v, int6
 
 struct item { /* one query block */
   int64_t rows;
-  float q[QUERY + 1][D]; /* one more for the fault "outside" */
+  float q[QUERY + 1][MAX_D]; /* one more for the fault "outside" */
   struct state state[QUERY + 1];
 };
 
@@ -330,7 +355,8 @@ static void add_tokens(const union model_value *args, int64_t bh, int64_t block,
   int64_t n = least(integer(args, PISA_ATTEND_n_k) - block * BLOCK, BLOCK);
   if (model_fault("no_mask"))
     n = BLOCK;
-  load_tile(map_of(args, PISA_ATTEND_k), map_of(args, PISA_ATTEND_v), bh, block * BLOCK, n, tile);
+  load_tile(map_of(args, PISA_ATTEND_k), map_of(args, PISA_ATTEND_v), bh / group, block * BLOCK, n,
+            tile);
   add_tile(tile, args[PISA_ATTEND_scale_log2].number, 0, false, item);
 }
 
@@ -339,17 +365,24 @@ static void add_mean(const union model_value *args, int64_t bh, int64_t block, s
   int64_t length = least(integer(args, PISA_ATTEND_n_k) - block * BLOCK, BLOCK);
   if (model_fault("bias"))
     length = BLOCK;
-  load_tile(map_of(args, PISA_ATTEND_k_mean), map_of(args, PISA_ATTEND_v_mean), bh, block, 1, tile);
+  load_tile(map_of(args, PISA_ATTEND_k_mean), map_of(args, PISA_ATTEND_v_mean), bh / group, block,
+            1, tile);
   add_tile(tile, args[PISA_ATTEND_scale_log2].number, log2f((float)length), true, item);
 }
 
+/* g q is rounded as a tensor core takes it, so the gain has to leave g before. */
 static void add_first_order(const struct model_map *h_sum, int64_t bh, const float *q,
                             struct state *state) {
-  float row[D];
+  float row[MAX_D], gain = type == PISA_FP16 ? PISA_FP16_H_GAIN : 1, late = 1;
+  if (model_fault("late_gain")) {
+    late = 1 / gain;
+    gain = 1;
+  }
   for (int r = 0; r < D; r++) {
-    load_row(h_sum, bh, r, row);
+    float gq = widen(narrow(state->g / gain * q[r]));
+    load_row(h_sum, bh / group, r, row);
     for (int c = 0; c < D; c++)
-      state->acc[c] += state->g * q[r] * row[c];
+      state->acc[c] += gq * row[c] * late;
   }
 }
 
@@ -360,7 +393,7 @@ static void store_row(const union model_value *args, int64_t bh, int64_t n,
   uint16_t *out = o->data + b * o->stride[3] + h * o->stride[2] + n * o->stride[1];
   float *lse = pointer(args, PISA_ATTEND_lse);
   for (int d = 0; d < D; d++)
-    out[d] = cpu_to_bf16(state->acc[d] / state->l);
+    out[d] = narrow(state->acc[d] / state->l);
   if (lse)
     lse[bh * n_q + n] =
         (state->m + log2f(state->l)) * 0.69314718F + (model_fault("lse") ? 0.002F : 0);
@@ -414,6 +447,7 @@ static void attend_item(void *context, int thread, int64_t index) {
   free(item);
 }
 
-void model_attend(const union model_value *args) {
+void model_attend(const struct model_build *build, const union model_value *args) {
+  enter(build);
   cpu_parallel(cpu_threads(0), integer(args, PISA_ATTEND_items), attend_item, &args);
 }

@@ -12,7 +12,7 @@
 
 /* What the model driver keeps in the 128 bytes of a tensor map. All zero: no such array. */
 struct model_map {
-  uint16_t *data;    /* bf16 */
+  uint16_t *data;    /* elements of the pack's type */
   int64_t extent[4]; /* D, rows, heads, batch */
   int64_t stride[4]; /* in elements; the first is 1 */
 };
@@ -25,10 +25,15 @@ union model_value { /* one parameter of a kernel */
   float number;
 };
 
-/* The parameters in the order of abi.def. */
-void model_statistics(const union model_value *args, int grid);
-void model_route(const union model_value *args);
-void model_attend(const union model_value *args);
+struct model_build { /* what a compiler would compile in */
+  int head_dim, group;
+  pisa_type type;
+};
+
+/* The parameters in the order of abi.def. One kernel runs at a time. */
+void model_statistics(const struct model_build *build, const union model_value *args, int grid);
+void model_route(const struct model_build *build, const union model_value *args);
+void model_attend(const struct model_build *build, const union model_value *args);
 
 /* Whether PISA_MODEL_FAULT names |fault|. */
 bool model_fault(const char *fault);

@@ -17,6 +17,11 @@ pack() {
   echo "$work/$1.pack"
 }
 
+# The fewest query heads that a pack takes: those of one key/value head.
+heads() {
+  case $1 in grouped) echo 2 ;; small*) echo 4 ;; *) echo 1 ;; esac
+}
+
 # expect CODE COMMAND...: runs it into $work/out and $work/err.
 expect() {
   wanted=$1
@@ -49,22 +54,28 @@ bench)
   grep -q '"statistics_ms": [0-9.]*, "route_ms": [0-9.]*, "attend_ms"' "$work/out" ||
     fail "no times in the JSON line"
   expect 1 env PISA_LIBCUDA="$model" "$pisa" bench "$file" --rounds 4
+  file=$(pack grouped)
+  expect 0 env PISA_LIBCUDA="$model" "$pisa" bench "$file" --tokens 65 --heads 2 --json
+  grep -q '"H": 2, "Hk": 1, .*"D": 96, "type": "bf16"' "$work/out" || fail "no shape in the JSON line"
+  for command in bench verify; do
+    expect 1 env PISA_LIBCUDA="$model" "$pisa" $command "$file" --heads 3
+  done
   ;;
 right) # right SPEC CASE ...: what is right to rounding passes, in the small and the named cases
-  file=$(pack "$1")
+  file=$(pack "$1") heads=$(heads "$1")
   shift
   export PISA_LIBCUDA="$model"
   expect 0 "$pisa" verify "$file" --quick --both
   expect 0 "$pisa" verify "$file" --quick --no-poison --ptx
   for name in "$@"; do
-    expect 0 "$pisa" verify "$file" --heads 1 --case "$name"
+    expect 0 "$pisa" verify "$file" --heads "$heads" --case "$name"
     grep -q ' ok$' "$work/out" || fail "$name: no case ran"
   done
   ;;
 fault) # fault NAME SPEC CASE WORD: what is wrong is found, in the case that is there for it
   file=$(pack "$2")
   fault=$1 name=$3 word=$4
-  set -- --heads 1 --case "$name"
+  set -- --heads "${5:-$(heads "$2")}" --case "$name"
   [ "$name" = random ] && set -- "$@" --quick
   [ "$fault" = ptx ] && set -- "$@" --both
   expect 3 env PISA_LIBCUDA="$model" PISA_MODEL_FAULT="$fault" "$pisa" verify "$file" "$@"

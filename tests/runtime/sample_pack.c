@@ -33,13 +33,25 @@ static const char *or_default(const char *text, const char *fallback) {
   return text ? text : fallback;
 }
 
-static void append_code(struct buffer *b, const struct sample_spec *spec) {
-  char hex[PISA_SHA256_HEX + 1];
-  pisa_sha256_hex(ptx, sizeof ptx - 1, hex);
-  append(b, "part ptx 0 0 %zu %s\n", sizeof ptx - 1, hex);
-  pisa_sha256_hex(cubin, sizeof cubin - 1, hex);
+/* The parts, one behind the other; the size of the PTX is returned. */
+static size_t append_parts(struct buffer *parts, const struct sample_spec *spec) {
+  const char *code = or_default(spec->code, "");
+  append(parts, "%s%s", ptx, code);
+  size_t ptx_size = parts->size;
   if (!spec->no_cubin)
-    append(b, "part cubin 0 %zu %zu %s\n", sizeof ptx - 1, sizeof cubin - 1, hex);
+    append(parts, "%s%s", cubin, code);
+  return ptx_size;
+}
+
+static void append_code(struct buffer *b, const struct sample_spec *spec) {
+  char hex[PISA_SHA256_HEX + 1], text[512];
+  struct buffer parts = {text, 0, sizeof text};
+  size_t ptx_size = append_parts(&parts, spec);
+  pisa_sha256_hex(text, ptx_size, hex);
+  append(b, "part ptx 0 0 %zu %s\n", ptx_size, hex);
+  pisa_sha256_hex(text + ptx_size, parts.size - ptx_size, hex);
+  if (!spec->no_cubin)
+    append(b, "part cubin 0 %zu %zu %s\n", ptx_size, parts.size - ptx_size, hex);
   if (!spec->dense)
     append(b,
            "kernel statistics entry=pisa_statistics threads=384 smem=197888 registers=168 spill=0\n"
@@ -75,16 +87,11 @@ static void append_manifest(struct buffer *b, const struct sample_spec *spec) {
 }
 
 void sample_make(const struct sample_spec *spec, struct sample *out) {
-  char text[8192], parts[256];
-  struct buffer manifest = {text, 0, sizeof text};
+  char text[8192], code[512];
+  struct buffer manifest = {text, 0, sizeof text}, parts = {code, 0, sizeof code};
   append_manifest(&manifest, spec);
-  size_t parts_size = sizeof ptx - 1;
-  memcpy(parts, ptx, parts_size);
-  if (!spec->no_cubin) {
-    memcpy(parts + parts_size, cubin, sizeof cubin - 1);
-    parts_size += sizeof cubin - 1;
-  }
-  sample_sign(manifest.bytes, manifest.size, parts, parts_size, out);
+  append_parts(&parts, spec);
+  sample_sign(manifest.bytes, manifest.size, parts.bytes, parts.size, out);
 }
 
 void sample_sign(const char *manifest, size_t manifest_size, const char *parts, size_t parts_size,

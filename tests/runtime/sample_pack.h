@@ -13,6 +13,7 @@ struct sample_spec {  /* what goes into the manifest; NULL and 0 take the defaul
   const char *always; /* whole lines, "always first=256\n" [""] */
   const char *attend; /* ["selected=exact rest=taylor_hybrid"] */
   const char *target; /* ["sm_90a"] */
+  const char *code;   /* text at the end of both images [""] */
   bool dense;         /* route none, all exact, two kernels */
   bool no_cubin;
 };
