@@ -1,56 +1,54 @@
 /* attend: o = softmax over exact tokens and block means, in one online softmax; arXiv 2602.01077,
    docs/DESIGN.md.
 
-   An item is one query block of 128 rows of one head. Its tiles of 128 columns are, in this order,
-   exact (pairs of listed key blocks; every key when dense), then means (128 block means, each
-   standing for len_j tokens: bias log2 len_j, listed ones masked), then once the first-order term
-   (g q) Hsum. Persistent CTAs walk the items head-major, so that one head's K and V stay in L2.
+   An item is one query block of one head. Its tiles of tile_k columns are, in this order, exact
+   (listed key blocks; every key when dense), then means (each standing for the len_j tokens of its
+   block: bias log2 len_j, listed ones masked), then once the first-order term (g q) Hsum.
+   Persistent CTAs walk the items head-major, so that one head's K and V stay in L2.
 
    Per row, in units where s = q k^T is unscaled and c = scale log2 e:
        m' = max(m, max s)    f = 2^(c m - c m')    p = 2^(c s - c m')
        l = l f + sum p       g = g f + (sum p of mean columns)       o = o f + p v
    at the end o = (o + (g q) Hsum) / l,  LSE = ln 2 (c m + log2 l).
 
-   Two consumer warpgroups of 64 rows share list, K and V; one producer thread brings Q and K,
-   another V and Hsum (with a single one, the next item's Q would queue behind this item's V). The
-   pipeline runs on over items: the last p v of an item is issued together with the first q k^T of
-   the next. */
+   Two shapes of one text. One stream: query blocks of 128 rows, two consumer warpgroups of 64 share
+   list, K and V, and take turns at the tensor cores. Two streams: query blocks of 64 rows, each
+   warpgroup has its own items, lists and rings; Q stays in registers, since with 64-column tiles
+   the reads of Q from shared memory would be the limit (128 bytes a clock).
+
+   The pipeline runs on over items: the last p v of an item is issued together with the first q k^T
+   of the next. After the last item the producer passes an empty stage, and that product, of stale
+   memory, is not used: a branch around the waits would cost every tile of the kernel its uniform
+   datapath. */
 #include <assert.h>
 
+#include "compiler/kernels/attend.h"
 #include "compiler/kernels/kernels.h"
-#include "compiler/sm90/frag.h"
-#include "compiler/sm90/lanes.h"
-#include "compiler/sm90/ring.h"
 #include "compiler/sm90/sync.h"
-#include "compiler/sm90/tile.h"
-#include "compiler/sm90/tma.h"
 #include "compiler/sm90/wgmma.h"
-#include "runtime/abi.def"
 
 static const struct ir_arg attend_args[] = {
 #define X(kind, name, meaning) {IR_ARG_##kind, #name},
     PISA_ATTEND_ARGS(X)
 #undef X
 };
-#define ARG(name) (k->arg[PISA_ATTEND_##name])
+#define ARG ATTEND_ARG
 
-enum { GROUPS = 2, GROUP_ROWS = 64, CONSUMER_WARPS = 8, MASK_WORDS = 4 };
+enum { MAX_H_STAGES = 2, STREAM_WARPS = 4 };
 
-struct attend { /* what both roles know */
-  const struct plan_attend *plan;
-  int columns; /* of every tile: head_dim in whole panels */
-  struct lanes lanes;
-  struct ring queries, keys, values;
-  val exact_tiles, full_tiles, tiles; /* full: exact tiles without a masked column */
-  val k_blocks, last_length;          /* NT, tokens in block NT - 1 */
-};
+struct attend attend_stream(struct ir *k, const struct attend *a, val stream) {
+  struct attend mine = *a;
+  mine.first = cta_index(k);
+  mine.step = cta_count(k);
+  if (a->plan->streams > 1) {
+    mine.queries.instance = mine.keys.instance = mine.values.instance = stream;
+    mine.first = add(k, mul_const(k, mine.first, a->plan->streams), stream);
+    mine.step = mul_const(k, mine.step, a->plan->streams);
+  }
+  return mine;
+}
 
-struct item {
-  val index, q_row;    /* first row of the query block */
-  struct place4 q, kv; /* kv: of the key/value head that this query head reads */
-};
-
-static struct item item_at(struct ir *k, const struct attend *a, val index) {
+struct item attend_item(struct ir *k, const struct attend *a, val index) {
   val bh = udiv(k, index, ARG(q_blocks));
   val block = sub(k, index, mul(k, bh, ARG(q_blocks)));
   val batch = udiv(k, bh, ARG(heads));
@@ -59,267 +57,66 @@ static struct item item_at(struct ir *k, const struct attend *a, val index) {
   return (struct item){index, row, {row, head, batch}, {row, kv_head, batch}};
 }
 
-static struct place4 place_row(struct place4 place, val row) {
-  place.row = row;
-  return place;
-}
-
-/* ---- producers
- * ------------------------------------------------------------------------------------------- */
-
-/* The list of an item, read one tile ahead of its use. Rows are padded, so the pair after the last
- * is readable. */
-struct cursor {
-  val list; /* null when dense: tile t is rows [128 t, 128 t + 128) */
-  struct var next[2];
-};
-
-static void cursor_read(struct ir *k, const struct cursor *c, val tile) {
-  for (int i = 0; i < 2; i++) {
-    val entry = at(k, c->list, mul_const(k, add_const(k, mul_const(k, tile, 2), i), 4));
-    set(k, c->next[i], load(k, k->i32, entry, 4));
-  }
-}
-
-static struct cursor cursor_new(struct ir *k, const struct attend *a) {
-  struct cursor c = {0};
-  if (!a->plan->dense) {
-    c.next[0] = var_new(k, k->i32);
-    c.next[1] = var_new(k, k->i32);
-  }
-  return c;
-}
-
-static val list_of(struct ir *k, val item) {
+val attend_list(struct ir *k, val item) {
   val entries = mul(k, widen(k, item), widen(k, ARG(list_stride)));
   return at(k, ARG(lists), mul_const(k, entries, 4));
 }
 
-static void cursor_open(struct ir *k, const struct attend *a, struct cursor *c, val item) {
-  if (!a->plan->dense) {
-    c->list = list_of(k, item);
-    cursor_read(k, c, i32(k, 0));
-  }
-}
+/* ---- consumers ---- */
 
-struct tile_rows { /* where the 128 rows of a tile come from */
-  val is_mean;     /* null: never */
-  val row[2];
-};
-
-static struct tile_rows cursor_take(struct ir *k, const struct attend *a, const struct cursor *c,
-                                    val tile) {
-  struct tile_rows s = {0};
-  if (a->plan->means) {
-    s.is_mean = is_ge(k, tile, a->exact_tiles);
-  }
-  for (int i = 0; i < 2; i++) {
-    val dense_row = add_const(k, mul_const(k, tile, a->plan->tile_k), a->plan->block * i);
-    s.row[i] = a->plan->dense ? dense_row : mul_const(k, get(k, c->next[i]), a->plan->block);
-    if (a->plan->means) {
-      val mean_row = sub(k, dense_row, mul_const(k, a->exact_tiles, a->plan->tile_k));
-      s.row[i] = choose(k, s.is_mean, mean_row, s.row[i]);
-    }
-  }
-  if (!a->plan->dense) {
-    cursor_read(k, c, smin(k, add_const(k, tile, 1), a->exact_tiles));
-  }
-  return s;
-}
-
-static struct tile kv_tile(struct ir *k, const struct attend *a, const struct ring *ring,
-                           struct slot slot) {
-  return tile_new(k, ring_address(k, ring, slot), a->plan->tile_k, a->columns);
-}
-
-/* One 128-row stage of |ring| from two 64-row boxes. */
-static void load_stage(struct ir *k, const struct attend *a, const struct ring *ring,
-                       struct ring_place *where, val map, struct place4 place, const val row[2]) {
-  struct slot slot = ring_slot(k, where);
-  ring_acquire(k, ring, slot);
-  ring_expect(k, ring, slot, ring->stage_bytes);
-  struct tile tile = kv_tile(k, a, ring, slot);
-  for (int i = 0; i < 2; i++) {
-    tma_load_rows(k, &tile, BOX_ROWS * i, map, place_row(place, row[i]), ring_full(k, ring, slot));
-  }
-  ring_advance(k, ring, where);
-}
-
-static void load_tiles(struct ir *k, const struct attend *a, const struct ring *ring,
-                       struct ring_place *where, const struct cursor *cursor, struct item item,
-                       val exact_map, val mean_map) {
-  FOR (k, t, i32(k, 0), a->tiles) {
-    struct tile_rows rows = cursor_take(k, a, cursor, t);
-    val map = is_null(rows.is_mean) ? exact_map : choose(k, rows.is_mean, mean_map, exact_map);
-    load_stage(k, a, ring, where, map, item.kv, rows.row);
-  }
-}
-
-static struct tile query_tile(struct ir *k, const struct attend *a, struct slot slot, val group) {
-  int bytes = tile_bytes(GROUP_ROWS, a->columns);
-  val address = add(k, ring_address(k, &a->queries, slot), mul_const(k, group, bytes));
-  return tile_new(k, address, GROUP_ROWS, a->columns);
-}
-
-static void load_queries(struct ir *k, const struct attend *a, struct ring_place *where,
-                         struct item item) {
-  struct slot slot = ring_slot(k, where);
-  ring_acquire(k, &a->queries, slot);
-  ring_expect(k, &a->queries, slot, a->queries.stage_bytes);
-  for (int g = 0; g < GROUPS; g++) {
-    struct tile tile = query_tile(k, a, slot, i32(k, g));
-    val row = add_const(k, item.q_row, GROUP_ROWS * g);
-    tma_load_rows(k, &tile, 0, ARG(q), place_row(item.q, row), ring_full(k, &a->queries, slot));
-  }
-  ring_advance(k, &a->queries, where);
-}
-
-static void produce_queries_and_keys(struct ir *k, const struct attend *a) {
-  struct ring_place query = ring_start(k), key = ring_start(k);
-  struct cursor cursor = cursor_new(k, a);
-  FOR_STEP(k, index, cta_index(k), ARG(items), cta_count(k)) {
-    struct item item = item_at(k, a, index);
-    cursor_open(k, a, &cursor, index);
-    load_queries(k, a, &query, item);
-    load_tiles(k, a, &a->keys, &key, &cursor, item, ARG(k), ARG(k_mean));
-  }
-  ring_pass_empty(k, &a->queries, &query);
-  ring_pass_empty(k, &a->keys, &key);
-}
-
-static void produce_values(struct ir *k, const struct attend *a) {
-  struct ring_place value = ring_start(k);
-  struct cursor cursor = cursor_new(k, a);
-  FOR_STEP(k, index, cta_index(k), ARG(items), cta_count(k)) {
-    struct item item = item_at(k, a, index);
-    cursor_open(k, a, &cursor, index);
-    load_tiles(k, a, &a->values, &value, &cursor, item, ARG(v), ARG(v_mean));
-    if (a->plan->first_order) {
-      const val rows[2] = {i32(k, 0), i32(k, BOX_ROWS)};
-      load_stage(k, a, &a->values, &value, ARG(h_sum), item.kv, rows);
-    }
-  }
-}
-
-/* ---- masks
- * -------------------------------------------------------------------------------------------------
- */
-
-struct tile_mask {
-  val words[MASK_WORDS]; /* bit c: column c of the tile is not to be seen */
-  struct mask_bias bias;
-  val is_mean; /* null: never */
-};
-
-/* Bits of the columns at or past |valid|, of 128. */
-static void prefix_words(struct ir *k, val valid, val words[MASK_WORDS]) {
-  for (int w = 0; w < MASK_WORDS; w++) {
-    val rest = smax(k, add_const(k, valid, -32 * w), i32(k, 0));
-    val bits = shift_left(k, i32(k, -1), bit_and(k, rest, i32(k, 31)));
-    words[w] = choose(k, is_ge(k, rest, i32(k, 32)), i32(k, 0), bits);
-  }
-}
-
-/* Valid columns of exact tile |tile| of |item|: all, but in the last one. Lists ascend, so only
-   their last entry can be the short block. */
-static val valid_columns(struct ir *k, const struct attend *a, val item, val tile) {
-  val before = mul_const(k, tile, a->plan->tile_k);
-  if (a->plan->dense) {
-    return sub(k, ARG(n_k), before);
-  }
-  val last_entry = at(k, list_of(k, item), mul_const(k, add_const(k, ARG(keep), -1), 4));
-  val is_short = is_eq(k, load(k, k->i32, last_entry, 4), add_const(k, a->k_blocks, -1));
-  val missing = choose(k, is_short, sub(k, i32(k, a->plan->block), a->last_length), i32(k, 0));
-  return sub(k, sub(k, mul_const(k, ARG(keep), a->plan->block), missing), before);
-}
-
-/* log2(len) / c: a mean counts as len tokens. */
-static val length_bias(struct ir *k, val log2_length) {
-  return mul(k, log2_length, reciprocal_approx(k, ARG(scale_log2)));
-}
-
-/* The short last block's own length, in edge kernels. */
-static void short_mean(struct ir *k, const struct attend *a, struct tile_mask *mask,
-                       val mean_tile) {
-  val column = sub(k, add_const(k, a->k_blocks, -1), mul_const(k, mean_tile, a->plan->tile_k));
-  column = choose(k, mask->is_mean, column, i32(k, -1));
-  mask->bias.short_column = sub(k, column, frag_lane_column(k, &a->lanes));
-  mask->bias.short_bias = length_bias(k, log2_approx(k, to_float(k, a->last_length)));
-}
-
-static struct tile_mask mask_of_exact(struct ir *k, const struct attend *a, val item, val tile) {
-  struct tile_mask mask = {.bias = {.bias = f32(k, 0)}};
-  prefix_words(k, valid_columns(k, a, item, tile), mask.words);
-  return mask;
-}
-
-/* Turns the mask of an exact tile into that of tile |tile|, wherever that is a tile of means. */
-static void mask_means(struct ir *k, const struct attend *a, struct tile_mask *mask, val item,
-                       val tile) {
-  val mean_tile = sub(k, tile, a->exact_tiles);
-  mask->is_mean = is_ge(k, tile, a->exact_tiles);
-  val first = mul(k, widen(k, item), widen(k, ARG(mask_words)));
-  val word = mul_const(k, smax(k, mean_tile, i32(k, 0)), MASK_WORDS);
-  val row = at(k, ARG(masks), mul_const(k, add(k, first, widen(k, word)), 4));
-  val selected = load(k, k->i32x4, row, 16);
-  for (int w = 0; w < MASK_WORDS; w++) {
-    mask->words[w] = choose(k, mask->is_mean, element(k, selected, w, k->i32), mask->words[w]);
-  }
-  const double log2_block = 6; /* blocks of 64 */
-  mask->bias.bias = choose(k, mask->is_mean, length_bias(k, f32(k, log2_block)), f32(k, 0));
-  if (a->plan->edge) {
-    short_mean(k, a, mask, mean_tile);
-  }
-}
-
-static struct tile_mask mask_of_tile(struct ir *k, const struct attend *a, val item, val tile) {
-  struct tile_mask mask = mask_of_exact(k, a, item, tile);
-  if (a->plan->means) {
-    mask_means(k, a, &mask, item, tile);
-  }
-  return mask;
-}
-
-static void apply_mask(struct ir *k, const struct attend *a, const struct frag *s,
-                       const struct tile_mask *mask) {
-  struct column_mask columns = column_mask_new(k, mask->words, &a->lanes);
-  frag_mask_columns(k, s, &columns, &mask->bias);
-}
-
-/* ---- consumers
- * --------------------------------------------------------------------------------------------- */
-
-struct rows { /* the state of a warpgroup's 64 query rows */
-  val group;  /* 0 or 1 */
+struct rows {     /* the state of a warpgroup's 64 query rows */
+  val group;      /* 0 or 1 */
+  val row_offset; /* of its rows in the query block */
   val is_lane_0;
   struct turn turn;
   struct ring_place query, key, value;
   struct frag s, o;
+  struct frag_a q; /* two streams: the query rows */
   struct frag_a p, p_next, gq;
   struct rowvec m, l, g;
 };
+
+static bool keeps_q(const struct attend *a) {
+  return a->plan->streams > 1;
+}
 
 /* One arrival per consumer warp. */
 static void release(struct ir *k, const struct rows *x, const struct ring *ring, struct slot slot) {
   ring_release_if(k, ring, slot, x->is_lane_0);
 }
 
+/* The query rows that the scores to come are of; they are in shared memory. */
+static void take_queries(struct ir *k, const struct attend *a, struct rows *x, struct slot query) {
+  if (keeps_q(a)) {
+    struct tile q = attend_query_tile(k, a, query, x->group);
+    frag_a_load(k, &x->q, &q, &a->lanes);
+  }
+}
+
 /* s = q k^T */
 static void scores(struct ir *k, const struct attend *a, struct rows *x, struct slot query,
                    struct slot key) {
-  struct tile q = query_tile(k, a, query, x->group), keys = kv_tile(k, a, &a->keys, key);
-  struct operand qa = tile_k_major(k, &q), kb = tile_k_major(k, &keys);
+  const int steps = a->plan->head_dim / K_STEP;
+  struct tile keys = attend_kv_tile(k, a, &a->keys, key);
+  struct operand kb = tile_k_major(k, &keys);
   wgmma_fence(k);
-  wgmma_ss(k, &x->s, WGMMA_FRESH, &qa, &kb, a->plan->head_dim / K_STEP);
+  if (keeps_q(a)) {
+    wgmma_rs(k, &x->s, WGMMA_FRESH, &x->q, 0, &kb, steps);
+  } else {
+    struct tile q = attend_query_tile(k, a, query, x->group);
+    struct operand qa = tile_k_major(k, &q);
+    wgmma_ss(k, &x->s, WGMMA_FRESH, &qa, &kb, steps);
+  }
   wgmma_commit(k);
 }
 
-/* o += left * the 128 rows in |slot| of the value ring */
+/* o += left[:, 16 first_step ...] * the rows in |slot| of the value ring */
 static void accumulate(struct ir *k, const struct attend *a, struct rows *x,
-                       const struct frag_a *left, struct slot slot, int steps) {
-  struct tile tile = kv_tile(k, a, &a->values, slot);
+                       const struct frag_a *left, int first_step, struct slot slot) {
+  struct tile tile = attend_kv_tile(k, a, &a->values, slot);
   struct operand b = tile_mn_major(k, &tile, 0);
-  wgmma_rs(k, &x->o, WGMMA_ACCUMULATE, left, &b, steps);
+  int steps = left->columns / K_STEP - first_step, most = a->plan->tile_k / K_STEP;
+  wgmma_rs(k, &x->o, WGMMA_ACCUMULATE, left, first_step, &b, steps < most ? steps : most);
 }
 
 static struct rowval scaled_negated(struct ir *k, const struct rowval *m, val c) {
@@ -367,7 +164,7 @@ static void tile_step(struct ir *k, const struct attend *a, struct rows *x, val 
                       bool masked) {
   struct tile_mask mask = {0};
   if (masked) {
-    mask = mask_of_tile(k, a, item, tile);
+    mask = attend_mask(k, a, item, tile);
   }
   struct slot key = ring_slot(k, &x->key), value = ring_slot(k, &x->value);
   ring_wait(k, &a->keys, key);
@@ -375,14 +172,14 @@ static void tile_step(struct ir *k, const struct attend *a, struct rows *x, val 
   scores(k, a, x, ring_slot(k, &x->query), key);
   ring_wait(k, &a->values, value);
   wgmma_fence(k);
-  accumulate(k, a, x, &x->p, value, a->plan->tile_k / K_STEP);
+  accumulate(k, a, x, &x->p, 0, value);
   wgmma_commit(k);
   turn_pass(k, &x->turn);
 
   wgmma_wait(k, 1, &x->s, 0, NULL);
   release(k, x, &a->keys, key);
   if (masked) {
-    apply_mask(k, a, &x->s, &mask);
+    attend_apply_mask(k, a, &x->s, &mask);
   }
   struct rowval f = softmax_step(k, x, mask.is_mean);
 
@@ -399,18 +196,19 @@ static void tile_step(struct ir *k, const struct attend *a, struct rows *x, val 
 static void mask_first(struct ir *k, const struct attend *a, struct rows *x,
                        const struct tile_mask *mask) {
   if (a->plan->edge) {
-    apply_mask(k, a, &x->s, mask);
+    attend_apply_mask(k, a, &x->s, mask);
   }
 }
 
 static struct tile_mask first_mask(struct ir *k, const struct attend *a, val item) {
-  return a->plan->edge ? mask_of_exact(k, a, item, i32(k, 0)) : (struct tile_mask){0};
+  return a->plan->edge ? attend_mask_exact(k, a, item, i32(k, 0)) : (struct tile_mask){0};
 }
 
 static void open_first_item(struct ir *k, const struct attend *a, struct rows *x) {
   struct slot query = ring_slot(k, &x->query), key = ring_slot(k, &x->key);
-  struct tile_mask mask = first_mask(k, a, cta_index(k));
+  struct tile_mask mask = first_mask(k, a, a->first);
   ring_wait(k, &a->queries, query);
+  take_queries(k, a, x, query);
   ring_wait(k, &a->keys, key);
   turn_take(k, &x->turn);
   scores(k, a, x, query, key);
@@ -427,8 +225,7 @@ static void open_first_item(struct ir *k, const struct attend *a, struct rows *x
 static void store_lse(struct ir *k, const struct attend *a, struct rows *x, struct item item,
                       struct rowval m, struct rowval l) {
   const double ln2 = 0.69314718055994530942;
-  val row_in_block = add(k, mul_const(k, x->group, GROUP_ROWS), frag_lane_row(k, &a->lanes));
-  val row = add(k, item.q_row, row_in_block);
+  val row = add(k, add(k, item.q_row, x->row_offset), frag_lane_row(k, &a->lanes));
   val bh = udiv(k, item.index, ARG(q_blocks));
   val base = mul(k, widen(k, bh), widen(k, ARG(n_q)));
   val first_of_quad = is_eq(k, frag_lane_column(k, &a->lanes), i32(k, 0));
@@ -445,15 +242,16 @@ static void store_lse(struct ir *k, const struct attend *a, struct rows *x, stru
 /* o / l through the item's own query buffer, whose last reader is done. */
 static void store_output(struct ir *k, const struct attend *a, struct rows *x, struct item item,
                          struct slot query, struct rowval inverse) {
-  struct tile tile = query_tile(k, a, query, x->group);
+  struct tile tile = attend_query_tile(k, a, query, x->group);
   frag_store_scaled(k, &x->o, inverse, &tile, &a->lanes);
   fence_async_proxy(k);
   group_sync(k, x->group);
   val warp_in_group = bit_and(k, a->lanes.warp, i32(k, 3));
   IF (k, is_eq(k, warp_in_group, i32(k, 0))) {
     ONE_THREAD (k) {
-      val row = add(k, item.q_row, mul_const(k, x->group, GROUP_ROWS));
-      tma_store_rows(k, &tile, ARG(o), place_row(item.q, row));
+      struct place4 to = item.q;
+      to.row = add(k, item.q_row, x->row_offset);
+      tma_store_rows(k, &tile, ARG(o), to);
       tma_store_drain(k);
       ring_release(k, &a->queries, query);
     }
@@ -470,38 +268,65 @@ static struct rowval tail_mass(struct ir *k, const struct attend *a, struct rowv
   return (struct rowval){{mul(k, mass.r[0], gain), mul(k, mass.r[1], gain)}};
 }
 
-/* The end of an item and the beginning of the next: the last p v and (g q) Hsum of this one are
-   issued together with the first q k^T of the next (of stale memory, unused, when there is none).
- */
-static void cross_to_next_item(struct ir *k, const struct attend *a, struct rows *x, val index) {
-  struct item item = item_at(k, a, index);
-  struct slot query = ring_slot(k, &x->query), next_query = ring_next(k, &a->queries, query);
-  struct slot key = ring_slot(k, &x->key), value = ring_slot(k, &x->value);
-  struct slot h = ring_next(k, &a->values, value);
-  struct rowval m = rowvec_get(k, &x->m), l = rowvec_get(k, &x->l), g = rowvec_get(k, &x->g);
-  const bool first_order = a->plan->first_order;
-  if (first_order) {
-    struct tile q = query_tile(k, a, query, x->group);
+/* g q, of the item that ends: from the registers or the tile that its q is in. */
+static void weigh_queries(struct ir *k, const struct attend *a, struct rows *x, struct slot query) {
+  if (keeps_q(a)) {
+    frag_a_copy(k, &x->gq, &x->q);
+  } else {
+    struct tile q = attend_query_tile(k, a, query, x->group);
     frag_a_load(k, &x->gq, &q, &a->lanes);
-    frag_a_scale_rows(k, &x->gq, tail_mass(k, a, g));
   }
-  val after = add(k, index, cta_count(k)), last = add_const(k, ARG(items), -1);
+  frag_a_scale_rows(k, &x->gq, tail_mass(k, a, rowvec_get(k, &x->g)));
+}
+
+/* o += p v + (g q) Hsum; |value| holds v, the stages after it Hsum. */
+static void accumulate_last(struct ir *k, const struct attend *a, struct rows *x,
+                            const struct slot *value) {
+  const int h_stages = attend_h_stages(a->plan);
+  for (int i = 0; i <= h_stages; i++) {
+    ring_wait(k, &a->values, value[i]);
+  }
+  wgmma_fence(k);
+  accumulate(k, a, x, &x->p, 0, value[0]);
+  for (int i = 0; i < h_stages; i++) {
+    accumulate(k, a, x, &x->gq, i * a->plan->tile_k / K_STEP, value[1 + i]);
+  }
+  wgmma_commit(k);
+}
+
+static void finish_last(struct ir *k, const struct attend *a, struct rows *x,
+                        const struct slot *value) {
+  const int h_stages = attend_h_stages(a->plan);
+  const struct frag_a *kept[] = {&x->p, &x->gq};
+  wgmma_wait(k, 0, &x->o, h_stages > 0 ? 2 : 1, kept);
+  for (int i = 0; i <= h_stages; i++) {
+    release(k, x, &a->values, value[i]);
+    ring_advance(k, &a->values, &x->value);
+  }
+}
+
+/* The end of an item and the beginning of the next. */
+static void cross_to_next_item(struct ir *k, const struct attend *a, struct rows *x, val index) {
+  struct item item = attend_item(k, a, index);
+  struct slot query = ring_slot(k, &x->query), next_query = ring_next(k, &a->queries, query);
+  struct slot key = ring_slot(k, &x->key), value[1 + MAX_H_STAGES];
+  value[0] = ring_slot(k, &x->value);
+  for (int i = 0; i < attend_h_stages(a->plan); i++) {
+    value[1 + i] = ring_next(k, &a->values, value[i]);
+  }
+  struct rowval m = rowvec_get(k, &x->m), l = rowvec_get(k, &x->l);
+  if (a->plan->first_order) {
+    weigh_queries(k, a, x, query);
+  }
+  val after = add(k, index, a->step), last = add_const(k, ARG(items), -1);
   struct tile_mask mask = first_mask(k, a, smin(k, after, last));
 
   ring_wait(k, &a->queries, next_query);
+  take_queries(k, a, x, next_query);
   ring_wait(k, &a->keys, key);
   turn_take(k, &x->turn);
   scores(k, a, x, next_query, key);
-  ring_wait(k, &a->values, value);
-  if (first_order) {
-    ring_wait(k, &a->values, h);
-  }
-  wgmma_fence(k);
-  accumulate(k, a, x, &x->p, value, a->plan->tile_k / K_STEP);
-  if (first_order) {
-    accumulate(k, a, x, &x->gq, h, a->plan->head_dim / K_STEP);
-  }
-  wgmma_commit(k);
+  accumulate_last(k, a, x, value);
   turn_pass(k, &x->turn);
   struct rowval sums = {{quad_sum(k, l.r[0]), quad_sum(k, l.r[1])}};
   struct rowval inverse = {{reciprocal_approx(k, sums.r[0]), reciprocal_approx(k, sums.r[1])}};
@@ -512,32 +337,26 @@ static void cross_to_next_item(struct ir *k, const struct attend *a, struct rows
   mask_first(k, a, x, &mask);
   softmax_first(k, x);
 
-  const struct frag_a *kept[] = {&x->p, &x->gq};
-  wgmma_wait(k, 0, &x->o, first_order ? 2 : 1, kept);
-  release(k, x, &a->values, value);
-  ring_advance(k, &a->values, &x->value);
-  if (first_order) {
-    release(k, x, &a->values, h);
-    ring_advance(k, &a->values, &x->value);
-  }
+  finish_last(k, a, x, value);
   frag_a_copy(k, &x->p, &x->p_next);
   store_output(k, a, x, item, query, inverse);
   ring_advance(k, &a->queries, &x->query);
   ring_advance(k, &a->keys, &x->key);
 }
 
-static struct rows rows_new(struct ir *k, const struct attend *a) {
+static struct rows rows_new(struct ir *k, const struct attend *a, val group) {
   const struct plan_attend *plan = a->plan;
-  val group = add_const(k, shift_right(k, a->lanes.warp, i32(k, 2)), -1);
   struct rows x = {
       .group = group,
+      .row_offset = plan->streams > 1 ? i32(k, 0) : mul_const(k, group, ATTEND_GROUP_ROWS),
       .is_lane_0 = is_eq(k, a->lanes.lane, i32(k, 0)),
-      .turn = turn_open(k, group, true),
+      .turn = turn_open(k, group, plan->streams == 1),
       .query = ring_start(k),
       .key = ring_start(k),
       .value = ring_start(k),
       .s = frag_new(k, plan->tile_k),
       .o = frag_new(k, plan->head_dim),
+      .q = frag_a_new(k, plan->head_dim),
       .p = frag_a_new(k, plan->tile_k),
       .p_next = frag_a_new(k, plan->tile_k),
       .gq = frag_a_new(k, plan->head_dim),
@@ -548,41 +367,57 @@ static struct rows rows_new(struct ir *k, const struct attend *a) {
   return x;
 }
 
-static void consume(struct ir *k, const struct attend *a) {
-  struct rows x = rows_new(k, a);
-  open_first_item(k, a, &x);
-  FOR_STEP(k, index, cta_index(k), ARG(items), cta_count(k)) {
-    frag_clear(k, &x.o);
-    rowvec_fill(k, &x.g, f32(k, 0));
+static void consume_items(struct ir *k, const struct attend *a, struct rows *x) {
+  open_first_item(k, a, x);
+  FOR_STEP(k, index, a->first, ARG(items), a->step) {
+    frag_clear(k, &x->o);
+    rowvec_fill(k, &x->g, f32(k, 0));
     FOR (k, t, i32(k, 1), a->full_tiles) {
-      tile_step(k, a, &x, index, t, false);
+      tile_step(k, a, x, index, t, false);
     }
     FOR (k, t, smax(k, a->full_tiles, i32(k, 1)), a->tiles) {
-      tile_step(k, a, &x, index, t, true);
+      tile_step(k, a, x, index, t, true);
     }
-    cross_to_next_item(k, a, &x, index);
+    cross_to_next_item(k, a, x, index);
   }
-  turn_close(k, &x.turn, x.group);
 }
 
-/* ---- the kernel
- * -------------------------------------------------------------------------------------------- */
+static void consume(struct ir *k, const struct attend *a) {
+  val group = add_const(k, lanes_warpgroup(k, &a->lanes), -1);
+  struct attend mine = attend_stream(k, a, group);
+  struct rows x = rows_new(k, &mine, group);
+  if (a->plan->streams == 1) { /* the grid has no more CTAs than items */
+    consume_items(k, &mine, &x);
+  } else {
+    IF (k, is_lt(k, mine.first, ARG(items))) {
+      consume_items(k, &mine, &x);
+    }
+  }
+  turn_close(k, &x.turn, group);
+}
+
+/* ---- the kernel ---- */
+
+static val ceil_div(struct ir *k, val n, int by) {
+  return udiv(k, add_const(k, n, by - 1), i32(k, by));
+}
 
 static void count_tiles(struct ir *k, struct attend *a) {
   const struct plan_attend *plan = a->plan;
-  a->k_blocks = shift_right(k, add_const(k, ARG(n_k), 63), i32(k, 6));
+  a->k_blocks = ceil_div(k, ARG(n_k), plan->block);
   a->last_length = sub(k, ARG(n_k), mul_const(k, add_const(k, a->k_blocks, -1), plan->block));
   if (plan->dense) {
-    a->exact_tiles = shift_right(k, add_const(k, ARG(n_k), 127), i32(k, 7));
-    a->full_tiles = shift_right(k, ARG(n_k), i32(k, 7));
+    a->exact_tiles = ceil_div(k, ARG(n_k), plan->tile_k);
+    a->full_tiles = udiv(k, ARG(n_k), i32(k, plan->tile_k));
   } else {
+    const int entries = plan->tile_k / plan->block;
     val ragged = widen_bool(k, is_ne(k, a->last_length, i32(k, plan->block)));
-    a->exact_tiles = shift_right(k, add_const(k, ARG(keep), 1), i32(k, 1));
-    a->full_tiles = shift_right(k, sub(k, ARG(keep), ragged), i32(k, 1));
+    a->exact_tiles = ceil_div(k, ARG(keep), entries);
+    a->full_tiles = udiv(k, sub(k, ARG(keep), ragged), i32(k, entries));
   }
   a->tiles = a->exact_tiles;
   if (plan->means) {
-    a->tiles = add(k, a->tiles, shift_right(k, add_const(k, a->k_blocks, 127), i32(k, 7)));
+    a->tiles = add(k, a->tiles, ceil_div(k, a->k_blocks, plan->tile_k));
   }
 }
 
@@ -590,17 +425,60 @@ static void lay_out_rings(struct attend *a) {
   const struct plan_attend *p = a->plan;
   a->columns = tile_columns(p->head_dim);
   int q_bytes = tile_bytes(p->tile_q, a->columns), kv_bytes = tile_bytes(p->tile_k, a->columns);
-  int q_barriers = p->barrier_offset, k_barriers = q_barriers + ring_barrier_bytes(p->q_stages);
-  int v_barriers = k_barriers + ring_barrier_bytes(p->k_stages);
-  a->queries = (struct ring){p->q_stages, p->q_offset, q_bytes, q_barriers};
-  a->keys = (struct ring){p->k_stages, p->k_offset, kv_bytes, k_barriers};
-  a->values = (struct ring){p->v_stages, p->v_offset, kv_bytes, v_barriers};
-  assert(v_barriers + ring_barrier_bytes(p->v_stages) <= p->kernel.smem_bytes);
+  int q_barriers = p->barrier_offset;
+  int k_barriers = q_barriers + p->streams * ring_barrier_bytes(p->q_stages);
+  int v_barriers = k_barriers + p->streams * ring_barrier_bytes(p->k_stages);
+  a->queries = (struct ring){p->q_stages, p->q_offset, q_bytes, q_barriers, {0}};
+  a->keys = (struct ring){p->k_stages, p->k_offset, kv_bytes, k_barriers, {0}};
+  a->values = (struct ring){p->v_stages, p->v_offset, kv_bytes, v_barriers, {0}};
+  int end = v_barriers + p->streams * ring_barrier_bytes(p->v_stages);
+  assert(p->q_offset + p->streams * ring_bytes(&a->queries) <= p->k_offset);
+  assert(p->k_offset + p->streams * ring_bytes(&a->keys) <= p->v_offset);
+  assert(p->v_offset + p->streams * ring_bytes(&a->values) <= q_barriers);
+  assert(end <= p->kernel.smem_bytes);
+  (void)end;
+}
+
+static void init_rings(struct ir *k, const struct attend *a) {
+  const int groups = a->plan->tile_q / ATTEND_GROUP_ROWS; /* that share a stream */
+  for (int s = 0; s < a->plan->streams; s++) {
+    struct attend stream = attend_stream(k, a, i32(k, s));
+    ring_init(k, &stream.queries, groups);
+    ring_init(k, &stream.keys, groups * STREAM_WARPS);
+    ring_init(k, &stream.values, groups * STREAM_WARPS);
+  }
+  mbarrier_init_done(k);
+}
+
+/* Warps of the producer warpgroup: the streams' first, then their second producers. */
+static void produce(struct ir *k, const struct attend *a) {
+  const int streams = a->plan->streams;
+  for (int role = 0; role < 2; role++) {
+    val stream = add_const(k, a->lanes.warp, -role * streams);
+    IF (k, both(k, is_ge(k, stream, i32(k, 0)), is_lt(k, stream, i32(k, streams)))) {
+      ONE_THREAD (k) {
+        struct attend mine = attend_stream(k, a, stream);
+        if (role == 0) {
+          attend_produce_queries_and_keys(k, &mine);
+        } else {
+          attend_produce_values(k, &mine);
+        }
+      }
+    }
+  }
+}
+
+static void check_plan(const struct plan_attend *plan) {
+  assert(plan->streams * plan->tile_q == ATTEND_GROUPS * ATTEND_GROUP_ROWS);
+  assert(plan->tile_k == 64 || plan->tile_k == 128);
+  assert(plan->block % BOX_ROWS == 0 && plan->tile_k % plan->block == 0);
+  assert(plan->head_dim % K_STEP == 0 && plan->head_dim <= 128);
+  assert(plan->v_stages > attend_h_stages(plan) && attend_h_stages(plan) <= MAX_H_STAGES);
+  (void)plan;
 }
 
 void kernel_attend(struct ir *k, const struct plan_attend *plan) {
-  assert(plan->tile_k == 128 && plan->tile_q == GROUPS * GROUP_ROWS && plan->block == 64);
-  assert(plan->head_dim % K_STEP == 0 && plan->head_dim <= plan->tile_k);
+  check_plan(plan);
   struct attend a = {.plan = plan};
   lay_out_rings(&a);
   ir_set_half(k, plan->type == TYPE_FP16);
@@ -609,26 +487,14 @@ void kernel_attend(struct ir *k, const struct plan_attend *plan) {
   count_tiles(k, &a);
   IF (k, is_eq(k, a.lanes.warp, i32(k, 0))) {
     ONE_THREAD (k) {
-      ring_init(k, &a.queries, GROUPS);
-      ring_init(k, &a.keys, CONSUMER_WARPS);
-      ring_init(k, &a.values, CONSUMER_WARPS);
-      mbarrier_init_done(k);
+      init_rings(k, &a);
     }
   }
   cta_sync(k);
   launch_handover(k);
-  IF (k, is_lt(k, a.lanes.warp, i32(k, 4))) {
+  IF (k, is_eq(k, lanes_warpgroup(k, &a.lanes), i32(k, 0))) {
     registers_shrink(k, plan->producer_registers);
-    IF (k, is_eq(k, a.lanes.warp, i32(k, 0))) {
-      ONE_THREAD (k) {
-        produce_queries_and_keys(k, &a);
-      }
-    }
-    IF (k, is_eq(k, a.lanes.warp, i32(k, 1))) {
-      ONE_THREAD (k) {
-        produce_values(k, &a);
-      }
-    }
+    produce(k, &a);
   }
   ELSE (k) {
     registers_grow(k, plan->consumer_registers);

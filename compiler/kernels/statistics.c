@@ -190,7 +190,7 @@ static void multiply(struct ir *k, const struct statistics *a, struct sums *x, s
     }
   }
   if (a->plan->wants_h && inputs == INPUTS) {
-    wgmma_rs(k, &x->v_sum, WGMMA_FRESH, &x->ones_a, &v, steps);
+    wgmma_rs(k, &x->v_sum, WGMMA_FRESH, &x->ones_a, 0, &v, steps);
     wgmma_ss(k, &x->h, WGMMA_FRESH, &transposed[K], &v, steps);
   }
   wgmma_commit(k);
@@ -378,7 +378,7 @@ static struct statistics statistics_open(struct ir *k, const struct plan_statist
   a.columns = tile_columns(plan->head_dim);
   a.groups = a.columns / GROUP_ROWS;
   int stage_bytes = INPUTS * input_bytes(&a);
-  a.ring = (struct ring){plan->stages, 0, stage_bytes, plan->barrier_offset};
+  a.ring = (struct ring){plan->stages, 0, stage_bytes, plan->barrier_offset, {0}};
   assert(plan->stages * stage_bytes <= plan->ones_offset);
   assert(plan->ones_offset + ONES_BYTES <= plan->barrier_offset);
   assert(plan->barrier_offset + ring_barrier_bytes(plan->stages) <= plan->kernel.smem_bytes);

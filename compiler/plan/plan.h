@@ -73,10 +73,11 @@ struct plan_attend {
   struct plan_kernel kernel;
   enum spec_type type;
   int head_dim;
-  int group;  /* query heads per key/value head */
-  int tile_q; /* query rows per CTA: 128, 64 per consumer warpgroup */
-  int tile_k; /* keys per tile: 128 = two blocks */
-  int block;  /* keys per block: 64 */
+  int group;   /* query heads per key/value head */
+  int tile_q;  /* rows of a query block: 128 (shared by two consumer warpgroups) or 64 */
+  int streams; /* of items in a CTA: 1, or 2 when each consumer warpgroup has its own */
+  int tile_k;  /* keys per tile: 128 = two blocks */
+  int block;   /* keys per block: 64 */
   int q_stages, k_stages, v_stages;
   int producer_registers, consumer_registers;
   bool dense;       /* every block exact, no list */

@@ -212,10 +212,11 @@ void rowval_store_half(struct ir *k, struct rowval x, val row_0, const struct la
   }
 }
 
-struct column_mask column_mask_new(struct ir *k, const val words[4], const struct lanes *lanes) {
-  struct column_mask mask;
+struct column_mask column_mask_new(struct ir *k, int n, const val *words,
+                                   const struct lanes *lanes) {
+  struct column_mask mask = {0};
   val shift = frag_lane_column(k, lanes);
-  for (int w = 0; w < 4; w++) {
+  for (int w = 0; w < n; w++) {
     mask.word[w] = shift_right(k, words[w], shift);
   }
   return mask;

@@ -90,7 +90,8 @@ void frag_store_scaled(struct ir *k, const struct frag *f, struct rowval x, cons
 struct column_mask {
   val word[4];
 };
-struct column_mask column_mask_new(struct ir *k, const val words[4], const struct lanes *lanes);
+struct column_mask column_mask_new(struct ir *k, int n, const val *words,
+                                   const struct lanes *lanes);
 /* f[:, column] = -inf where the mask has a 1, else += bias; |short_column| (a frag column less the
    lane's, or null): that column gets |short_bias| instead. */
 struct mask_bias {

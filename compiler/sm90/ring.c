@@ -5,9 +5,19 @@
 
 enum { MBARRIER_BYTES = 8 };
 
+int ring_bytes(const struct ring *ring) {
+  return ring->stages * ring->stage_bytes;
+}
+
+/* |offset|, moved to the ring's instance. */
+static val instance_offset(struct ir *k, const struct ring *ring, val offset, int bytes) {
+  return is_null(ring->instance) ? offset : add(k, offset, mul_const(k, ring->instance, bytes));
+}
+
 static val barrier(struct ir *k, const struct ring *ring, val stage, bool empty) {
   int first = ring->barrier_offset + (empty ? ring->stages * MBARRIER_BYTES : 0);
-  return at(k, k->smem, add_const(k, mul_const(k, stage, MBARRIER_BYTES), first));
+  val offset = add_const(k, mul_const(k, stage, MBARRIER_BYTES), first);
+  return at(k, k->smem, instance_offset(k, ring, offset, ring_barrier_bytes(ring->stages)));
 }
 
 void ring_init(struct ir *k, const struct ring *ring, int consumers) {
@@ -71,5 +81,6 @@ void ring_release_if(struct ir *k, const struct ring *ring, struct slot slot, va
 
 val ring_address(struct ir *k, const struct ring *ring, struct slot slot) {
   val base = add_const(k, shared_address(k, k->smem), ring->offset);
-  return add(k, base, mul_const(k, slot.stage, ring->stage_bytes));
+  val address = add(k, base, mul_const(k, slot.stage, ring->stage_bytes));
+  return instance_offset(k, ring, address, ring_bytes(ring));
 }

@@ -20,7 +20,9 @@ struct ring {
   int stages;
   int offset, stage_bytes; /* in dynamic shared memory */
   int barrier_offset;      /* full[stages], then empty[stages]; 8 bytes each */
+  val instance; /* null, or which of several equal rings, one behind the other, this is */
 };
+int ring_bytes(const struct ring *ring); /* of one instance's stages */
 static inline int ring_barrier_bytes(int stages) {
   return 2 * 8 * stages;
 }

@@ -98,7 +98,7 @@ static void store_frag(struct ir *k, const struct frag *f, const val *x) {
 }
 
 static void chain(struct ir *k, const struct frag *acc, enum wgmma_start start,
-                  const struct operand *a, const struct frag_a *a_registers,
+                  const struct operand *a, const struct frag_a *a_registers, int a_step,
                   const struct operand *b, int steps) {
   val x[FRAG_MAX];
   if (start == WGMMA_ACCUMULATE) {
@@ -113,7 +113,7 @@ static void chain(struct ir *k, const struct frag *acc, enum wgmma_start start,
       s.a[0] = operand_step(k, a, step);
     } else {
       for (int z = 0; z < 4; z++) {
-        s.a[z] = get(k, a_registers->r[4 * step + z]);
+        s.a[z] = get(k, a_registers->r[4 * (a_step + step) + z]);
       }
     }
     product(k, acc->columns, x, start == WGMMA_ACCUMULATE || step > 0, &s);
@@ -123,13 +123,13 @@ static void chain(struct ir *k, const struct frag *acc, enum wgmma_start start,
 
 void wgmma_ss(struct ir *k, const struct frag *acc, enum wgmma_start start, const struct operand *a,
               const struct operand *b, int steps) {
-  chain(k, acc, start, a, NULL, b, steps);
+  chain(k, acc, start, a, NULL, 0, b, steps);
 }
 
 void wgmma_rs(struct ir *k, const struct frag *acc, enum wgmma_start start, const struct frag_a *a,
-              const struct operand *b, int steps) {
-  assert(steps * K_STEP <= a->columns);
-  chain(k, acc, start, NULL, a, b, steps);
+              int a_step, const struct operand *b, int steps) {
+  assert((a_step + steps) * K_STEP <= a->columns);
+  chain(k, acc, start, NULL, a, a_step, b, steps);
 }
 
 void wgmma_wait(struct ir *k, int pending, const struct frag *acc, int n_kept,

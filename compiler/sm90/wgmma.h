@@ -19,9 +19,9 @@ void wgmma_commit(struct ir *k);
 /* acc (=, +=) a b over |steps| k steps of 16; both operands from shared memory. */
 void wgmma_ss(struct ir *k, const struct frag *acc, enum wgmma_start start, const struct operand *a,
               const struct operand *b, int steps);
-/* The same with A in registers. */
+/* The same with A in registers, from its k step |a_step| on. */
 void wgmma_rs(struct ir *k, const struct frag *acc, enum wgmma_start start, const struct frag_a *a,
-              const struct operand *b, int steps);
+              int a_step, const struct operand *b, int steps);
 /* Waits until at most |pending| groups are in flight; acc (may be NULL) is ready then, and the A
    operands |kept| (n_kept of them) are in use until then. */
 void wgmma_wait(struct ir *k, int pending, const struct frag *acc, int n_kept,

@@ -1,0 +1,62 @@
+/* attend.h: what the files of the attend kernel share: attend.c (the algorithm), attend_load.c (the
+   producers) and attend_mask.c (which columns of a tile count, and as how much). */
+#ifndef PISA_KERNELS_ATTEND_H
+#define PISA_KERNELS_ATTEND_H
+
+#include "compiler/ir/ir.h"
+#include "compiler/plan/plan.h"
+#include "compiler/sm90/frag.h"
+#include "compiler/sm90/lanes.h"
+#include "compiler/sm90/ring.h"
+#include "compiler/sm90/tile.h"
+#include "compiler/sm90/tma.h"
+#include "runtime/abi.def"
+
+#define ATTEND_ARG(name) (k->arg[PISA_ATTEND_##name])
+
+enum { ATTEND_GROUPS = 2, ATTEND_GROUP_ROWS = 64, ATTEND_MAX_WORDS = 4, ATTEND_MAX_BOXES = 2 };
+
+struct attend { /* what both roles know */
+  const struct plan_attend *plan;
+  int columns; /* of every tile: head_dim in whole panels */
+  struct lanes lanes;
+  struct ring queries, keys, values;
+  val first, step; /* items of this stream: first, first + step, ... below |items| */
+  val exact_tiles, full_tiles, tiles; /* full: exact tiles without a masked column */
+  val k_blocks, last_length;          /* NT, tokens in block NT - 1 */
+};
+
+/* The same with the rings and items of |stream|: with one stream all consumers share them, with two
+   each consumer warpgroup has its own. */
+struct attend attend_stream(struct ir *k, const struct attend *a, val stream);
+
+struct item {
+  val index, q_row;    /* first row of the query block */
+  struct place4 q, kv; /* kv: of the key/value head that this query head reads */
+};
+struct item attend_item(struct ir *k, const struct attend *a, val index);
+val attend_list(struct ir *k, val item); /* first entry of its list of key blocks */
+
+/* The 64 query rows of consumer warpgroup |group| in a stage of the query ring. */
+struct tile attend_query_tile(struct ir *k, const struct attend *a, struct slot slot, val group);
+/* A stage of the key or value ring: tile_k rows. */
+struct tile attend_kv_tile(struct ir *k, const struct attend *a, const struct ring *ring,
+                           struct slot slot);
+int attend_h_stages(const struct plan_attend *plan); /* of the value ring that hold Hsum */
+
+/* By one thread each. */
+void attend_produce_queries_and_keys(struct ir *k, const struct attend *a);
+void attend_produce_values(struct ir *k, const struct attend *a);
+
+struct tile_mask {
+  val words[ATTEND_MAX_WORDS]; /* bit c: column c of the tile is not to be seen */
+  struct mask_bias bias;
+  val is_mean; /* null: never */
+};
+struct tile_mask attend_mask_exact(struct ir *k, const struct attend *a, val item, val tile);
+/* Of tile |tile|, be it exact or of means. */
+struct tile_mask attend_mask(struct ir *k, const struct attend *a, val item, val tile);
+void attend_apply_mask(struct ir *k, const struct attend *a, const struct frag *s,
+                       const struct tile_mask *mask);
+
+#endif

@@ -1,0 +1,169 @@
+/* The producers of attend: one thread brings Q and K, another V and Hsum; with a single one, the
+   next item's Q would queue behind this item's V. */
+#include <assert.h>
+
+#include "compiler/kernels/attend.h"
+
+#define ARG ATTEND_ARG
+
+static struct place4 place_row(struct place4 place, val row) {
+  place.row = row;
+  return place;
+}
+
+static int boxes(const struct attend *a) {
+  return a->plan->tile_k / BOX_ROWS;
+}
+
+static int entries(const struct attend *a) { /* of a list, per tile */
+  return a->plan->tile_k / a->plan->block;
+}
+
+/* The list of an item, read one tile ahead of its use. Rows are padded, so that what follows the
+   last tile's entries is readable. */
+struct cursor {
+  val list; /* null when dense: tile t is rows [tile_k t, tile_k (t + 1)) */
+  struct var next[ATTEND_MAX_BOXES];
+};
+
+static void cursor_read(struct ir *k, const struct attend *a, const struct cursor *c, val tile) {
+  for (int i = 0; i < entries(a); i++) {
+    val position = add_const(k, mul_const(k, tile, entries(a)), i);
+    set(k, c->next[i], load(k, k->i32, at(k, c->list, mul_const(k, position, 4)), 4));
+  }
+}
+
+static struct cursor cursor_new(struct ir *k, const struct attend *a) {
+  struct cursor c = {0};
+  for (int i = 0; !a->plan->dense && i < entries(a); i++) {
+    c.next[i] = var_new(k, k->i32);
+  }
+  return c;
+}
+
+static void cursor_open(struct ir *k, const struct attend *a, struct cursor *c, val item) {
+  if (!a->plan->dense) {
+    c->list = attend_list(k, item);
+    cursor_read(k, a, c, i32(k, 0));
+  }
+}
+
+struct tile_rows { /* where the boxes of a tile come from */
+  val is_mean;     /* null: never */
+  val row[ATTEND_MAX_BOXES];
+};
+
+static val listed_row(struct ir *k, const struct attend *a, const struct cursor *c, int box) {
+  int first = box * BOX_ROWS, entry = first / a->plan->block;
+  val block_row = mul_const(k, get(k, c->next[entry]), a->plan->block);
+  return add_const(k, block_row, first % a->plan->block);
+}
+
+static struct tile_rows cursor_take(struct ir *k, const struct attend *a, const struct cursor *c,
+                                    val tile) {
+  struct tile_rows s = {0};
+  if (a->plan->means) {
+    s.is_mean = is_ge(k, tile, a->exact_tiles);
+  }
+  for (int i = 0; i < boxes(a); i++) {
+    val dense_row = add_const(k, mul_const(k, tile, a->plan->tile_k), BOX_ROWS * i);
+    s.row[i] = a->plan->dense ? dense_row : listed_row(k, a, c, i);
+    if (a->plan->means) {
+      val mean_row = sub(k, dense_row, mul_const(k, a->exact_tiles, a->plan->tile_k));
+      s.row[i] = choose(k, s.is_mean, mean_row, s.row[i]);
+    }
+  }
+  if (!a->plan->dense) {
+    cursor_read(k, a, c, smin(k, add_const(k, tile, 1), a->exact_tiles));
+  }
+  return s;
+}
+
+struct tile attend_kv_tile(struct ir *k, const struct attend *a, const struct ring *ring,
+                           struct slot slot) {
+  return tile_new(k, ring_address(k, ring, slot), a->plan->tile_k, a->columns);
+}
+
+static void load_stage(struct ir *k, const struct attend *a, const struct ring *ring,
+                       struct ring_place *where, val map, struct place4 place, const val *row) {
+  struct slot slot = ring_slot(k, where);
+  ring_acquire(k, ring, slot);
+  ring_expect(k, ring, slot, ring->stage_bytes);
+  struct tile tile = attend_kv_tile(k, a, ring, slot);
+  for (int i = 0; i < boxes(a); i++) {
+    tma_load_rows(k, &tile, BOX_ROWS * i, map, place_row(place, row[i]), ring_full(k, ring, slot));
+  }
+  ring_advance(k, ring, where);
+}
+
+static void load_tiles(struct ir *k, const struct attend *a, const struct ring *ring,
+                       struct ring_place *where, const struct cursor *cursor, struct item item,
+                       val exact_map, val mean_map) {
+  FOR (k, t, i32(k, 0), a->tiles) {
+    struct tile_rows rows = cursor_take(k, a, cursor, t);
+    val map = is_null(rows.is_mean) ? exact_map : choose(k, rows.is_mean, mean_map, exact_map);
+    load_stage(k, a, ring, where, map, item.kv, rows.row);
+  }
+}
+
+struct tile attend_query_tile(struct ir *k, const struct attend *a, struct slot slot, val group) {
+  val address = ring_address(k, &a->queries, slot);
+  if (a->plan->streams == 1) {
+    int bytes = tile_bytes(ATTEND_GROUP_ROWS, a->columns);
+    address = add(k, address, mul_const(k, group, bytes));
+  }
+  return tile_new(k, address, ATTEND_GROUP_ROWS, a->columns);
+}
+
+static void load_queries(struct ir *k, const struct attend *a, struct ring_place *where,
+                         struct item item) {
+  struct slot slot = ring_slot(k, where);
+  ring_acquire(k, &a->queries, slot);
+  ring_expect(k, &a->queries, slot, a->queries.stage_bytes);
+  for (int g = 0; g < a->plan->tile_q / ATTEND_GROUP_ROWS; g++) {
+    struct tile tile = attend_query_tile(k, a, slot, i32(k, g));
+    val row = add_const(k, item.q_row, ATTEND_GROUP_ROWS * g);
+    tma_load_rows(k, &tile, 0, ARG(q), place_row(item.q, row), ring_full(k, &a->queries, slot));
+  }
+  ring_advance(k, &a->queries, where);
+}
+
+void attend_produce_queries_and_keys(struct ir *k, const struct attend *a) {
+  struct ring_place query = ring_start(k), key = ring_start(k);
+  struct cursor cursor = cursor_new(k, a);
+  FOR_STEP(k, index, a->first, ARG(items), a->step) {
+    struct item item = attend_item(k, a, index);
+    cursor_open(k, a, &cursor, index);
+    load_queries(k, a, &query, item);
+    load_tiles(k, a, &a->keys, &key, &cursor, item, ARG(k), ARG(k_mean));
+  }
+  ring_pass_empty(k, &a->queries, &query);
+  ring_pass_empty(k, &a->keys, &key);
+}
+
+int attend_h_stages(const struct plan_attend *plan) {
+  return plan->first_order ? (plan->head_dim + plan->tile_k - 1) / plan->tile_k : 0;
+}
+
+/* Rows past D of the last stage are zeros. */
+static void load_h(struct ir *k, const struct attend *a, struct ring_place *where,
+                   struct item item) {
+  for (int stage = 0; stage < attend_h_stages(a->plan); stage++) {
+    val row[ATTEND_MAX_BOXES];
+    for (int i = 0; i < boxes(a); i++) {
+      row[i] = i32(k, stage * a->plan->tile_k + i * BOX_ROWS);
+    }
+    load_stage(k, a, &a->values, where, ARG(h_sum), item.kv, row);
+  }
+}
+
+void attend_produce_values(struct ir *k, const struct attend *a) {
+  struct ring_place value = ring_start(k);
+  struct cursor cursor = cursor_new(k, a);
+  FOR_STEP(k, index, a->first, ARG(items), a->step) {
+    struct item item = attend_item(k, a, index);
+    cursor_open(k, a, &cursor, index);
+    load_tiles(k, a, &a->values, &value, &cursor, item, ARG(v), ARG(v_mean));
+    load_h(k, a, &value, item);
+  }
+}

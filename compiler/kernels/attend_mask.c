@@ -1,0 +1,100 @@
+/* Which columns of a tile count, and as how much: absent keys and listed blocks do not, a mean
+   counts as the tokens it stands for. */
+#include <assert.h>
+
+#include "compiler/kernels/attend.h"
+
+#define ARG ATTEND_ARG
+
+static int words_of(const struct attend *a) {
+  return a->plan->tile_k / 32;
+}
+
+/* Bits of the columns at or past |valid|. */
+static void prefix_words(struct ir *k, const struct attend *a, val valid, val *words) {
+  for (int w = 0; w < words_of(a); w++) {
+    val rest = smax(k, add_const(k, valid, -32 * w), i32(k, 0));
+    val bits = shift_left(k, i32(k, -1), bit_and(k, rest, i32(k, 31)));
+    words[w] = choose(k, is_ge(k, rest, i32(k, 32)), i32(k, 0), bits);
+  }
+}
+
+/* Valid columns of exact tile |tile| of |item|: all, but in the last one. Lists ascend, so only
+   their last entry can be the short block. */
+static val valid_columns(struct ir *k, const struct attend *a, val item, val tile) {
+  val before = mul_const(k, tile, a->plan->tile_k);
+  if (a->plan->dense) {
+    return sub(k, ARG(n_k), before);
+  }
+  val last_entry = at(k, attend_list(k, item), mul_const(k, add_const(k, ARG(keep), -1), 4));
+  val is_short = is_eq(k, load(k, k->i32, last_entry, 4), add_const(k, a->k_blocks, -1));
+  val missing = choose(k, is_short, sub(k, i32(k, a->plan->block), a->last_length), i32(k, 0));
+  return sub(k, sub(k, mul_const(k, ARG(keep), a->plan->block), missing), before);
+}
+
+/* log2(len) / c: a mean counts as len tokens. */
+static val length_bias(struct ir *k, val log2_length) {
+  return mul(k, log2_length, reciprocal_approx(k, ARG(scale_log2)));
+}
+
+/* The short last block's own length, in edge kernels. */
+static void short_mean(struct ir *k, const struct attend *a, struct tile_mask *mask,
+                       val mean_tile) {
+  val column = sub(k, add_const(k, a->k_blocks, -1), mul_const(k, mean_tile, a->plan->tile_k));
+  column = choose(k, mask->is_mean, column, i32(k, -1));
+  mask->bias.short_column = sub(k, column, frag_lane_column(k, &a->lanes));
+  mask->bias.short_bias = length_bias(k, log2_approx(k, to_float(k, a->last_length)));
+}
+
+struct tile_mask attend_mask_exact(struct ir *k, const struct attend *a, val item, val tile) {
+  struct tile_mask mask = {.bias = {.bias = f32(k, 0)}};
+  prefix_words(k, a, valid_columns(k, a, item, tile), mask.words);
+  return mask;
+}
+
+/* The words of mean tile |mean_tile| in the item's mask row. */
+static void selected_words(struct ir *k, const struct attend *a, val item, val mean_tile,
+                           val *words) {
+  val first = mul(k, widen(k, item), widen(k, ARG(mask_words)));
+  val word = mul_const(k, smax(k, mean_tile, i32(k, 0)), words_of(a));
+  val row = at(k, ARG(masks), mul_const(k, add(k, first, widen(k, word)), 4));
+  if (words_of(a) == 4) {
+    val four = load(k, k->i32x4, row, 16);
+    for (int w = 0; w < 4; w++) {
+      words[w] = element(k, four, w, k->i32);
+    }
+    return;
+  }
+  for (int w = 0; w < words_of(a); w++) {
+    words[w] = load(k, k->i32, at_const(k, row, 4 * w), 4);
+  }
+}
+
+static double log2_of(int power_of_two) {
+  return power_of_two == 1 ? 0 : 1 + log2_of(power_of_two / 2);
+}
+
+struct tile_mask attend_mask(struct ir *k, const struct attend *a, val item, val tile) {
+  struct tile_mask mask = attend_mask_exact(k, a, item, tile);
+  if (!a->plan->means) {
+    return mask;
+  }
+  val mean_tile = sub(k, tile, a->exact_tiles), words[ATTEND_MAX_WORDS];
+  mask.is_mean = is_ge(k, tile, a->exact_tiles);
+  selected_words(k, a, item, mean_tile, words);
+  for (int w = 0; w < words_of(a); w++) {
+    mask.words[w] = choose(k, mask.is_mean, words[w], mask.words[w]);
+  }
+  val bias = length_bias(k, f32(k, log2_of(a->plan->block)));
+  mask.bias.bias = choose(k, mask.is_mean, bias, f32(k, 0));
+  if (a->plan->edge) {
+    short_mean(k, a, &mask, mean_tile);
+  }
+  return mask;
+}
+
+void attend_apply_mask(struct ir *k, const struct attend *a, const struct frag *s,
+                       const struct tile_mask *mask) {
+  struct column_mask columns = column_mask_new(k, words_of(a), mask->words, &a->lanes);
+  frag_mask_columns(k, s, &columns, &mask->bias);
+}
