@@ -80,6 +80,11 @@ void check_rules(struct checker *checker);
 /* Reports a broken rule at |span|, or where the value being set stands. */
 void rule(struct checker *checker, struct span span, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* |spec| with |field| set to |words|, judged as a whole; false after reporting at |span|. */
+bool try_value(struct checker *checker, const struct field *field, const struct ast_word *words,
+               struct span span, struct spec *spec);
+/* `all exact` leaves nothing to choose in |field|. */
+bool is_moot(const struct spec *spec, const struct field *field);
 /* tune and vary, after the body. */
 void check_tune_and_vary(struct checker *checker);
 /* Key blocks that the always-set may take of one list, at most, in a long sequence. */
