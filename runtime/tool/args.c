@@ -117,11 +117,12 @@ static bool take(const struct args_command *command, int argc, char **argv, int 
   return store(command, option, argv[++*at]);
 }
 
-bool args_parse(const struct args_command *command, int argc, char **argv, const char **positional,
-                int *exit_code) {
+/* Positional arguments go to |list|, at most |room| of them. */
+static bool parse(const struct args_command *command, int argc, char **argv, int room,
+                  struct args_list *list, int *exit_code) {
   bool seen[MAX_OPTIONS] = {false};
   assert(command->n_options <= MAX_OPTIONS);
-  *positional = NULL;
+  list->n = 0;
   *exit_code = TOOL_WRONG_INPUT;
   for (int at = 1; at < argc; at++) {
     if (strcmp(argv[at], "--help") == 0 || strcmp(argv[at], "-h") == 0) {
@@ -132,15 +133,40 @@ bool args_parse(const struct args_command *command, int argc, char **argv, const
     if (argv[at][0] == '-') {
       if (!take(command, argc, argv, &at, seen))
         return false;
-    } else if (*positional) {
+    } else if (list->n == room) {
       tool_say(command->name, 0, "'%s' is one argument too many", argv[at]);
       return false;
     } else {
-      *positional = argv[at];
+      list->items[list->n++] = argv[at];
     }
   }
-  if (!*positional)
+  if (!list->n)
     tool_say(command->name, 0, "no %s is given; `pisa %s --help` tells more", command->positional,
              command->name);
-  return *positional != NULL;
+  return list->n > 0;
+}
+
+bool args_parse(const struct args_command *command, int argc, char **argv, const char **positional,
+                int *exit_code) {
+  struct args_list list;
+  bool ok = parse(command, argc, argv, 1, &list, exit_code);
+  *positional = list.n ? list.items[0] : NULL;
+  return ok;
+}
+
+bool args_parse_many(const struct args_command *command, int argc, char **argv,
+                     struct args_list *positionals, int *exit_code) {
+  return parse(command, argc, argv, ARGS_MAX_LIST, positionals, exit_code);
+}
+
+bool args_device(const char *text, int *ordinal) {
+  char *end;
+  *ordinal = -1;
+  if (strcmp(text, "cpu") == 0)
+    return true;
+  if (strncmp(text, "cuda:", 5) != 0 || text[5] < '0' || text[5] > '9')
+    return false;
+  long number = strtol(text + 5, &end, 10);
+  *ordinal = number < 1024 ? (int)number : 1024;
+  return *end == '\0';
 }

@@ -34,7 +34,7 @@ struct args_option {
 
 struct args_command {
   const char *name;       /* "run" */
-  const char *positional; /* "PACK", required */
+  const char *positional; /* "PACK" or "PACK...", required */
   const char *about;      /* a sentence for the help */
   const struct args_option *options;
   int n_options;
@@ -43,5 +43,12 @@ struct args_command {
 /* False when the command is over already: help was printed, or an error; |exit_code| says which. */
 bool args_parse(const struct args_command *command, int argc, char **argv, const char **positional,
                 int *exit_code);
+
+/* The same for a command that takes one or more positional arguments. */
+bool args_parse_many(const struct args_command *command, int argc, char **argv,
+                     struct args_list *positionals, int *exit_code);
+
+/* "cpu" or "cuda:N": |ordinal| gets N, or -1 for the CPU. False when |text| is neither. */
+bool args_device(const char *text, int *ordinal);
 
 #endif

@@ -48,20 +48,6 @@ static bool read_options(struct options *o, int argc, char **argv, int *code) {
   return args_parse(&command, argc, argv, &o->pack, code);
 }
 
-/* "cpu" or "cuda:N"; NULL is cuda:0. */
-static bool read_device(struct options *o) {
-  char *end;
-  const char *text = o->device ? o->device : "cuda:0";
-  o->ordinal = -1;
-  if (strcmp(text, "cpu") == 0)
-    return true;
-  if (strncmp(text, "cuda:", 5) != 0 || text[5] < '0' || text[5] > '9')
-    return false;
-  long ordinal = strtol(text + 5, &end, 10);
-  o->ordinal = ordinal < 1024 ? (int)ordinal : 1024;
-  return *end == '\0';
-}
-
 /* What args.h cannot know. */
 static int check_options(struct options *o) {
   const char *const needed[][2] = {{"--q", o->q}, {"--k", o->k}, {"--v", o->v}, {"-o", o->o}};
@@ -69,7 +55,7 @@ static int check_options(struct options *o) {
     if (!needed[i][1])
       return tool_say("run", TOOL_WRONG_INPUT, "%s FILE is needed; `pisa run --help` tells more",
                       needed[i][0]);
-  if (!read_device(o))
+  if (!args_device(o->device ? o->device : "cuda:0", &o->ordinal))
     return tool_say("run", TOOL_WRONG_INPUT, "--device is '%s', expected cpu or cuda:N", o->device);
   if (o->layout && strcmp(o->layout, "bhnd") != 0 && strcmp(o->layout, "bnhd") != 0)
     return tool_say("run", TOOL_WRONG_INPUT, "--layout is '%s', expected bhnd or bnhd", o->layout);
