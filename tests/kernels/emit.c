@@ -3,7 +3,7 @@
    emit ptx|assemble drop|taylor_0|taylor_hybrid|dense mean|log_covariance 64|128
                      [bf16|fp16 64|96|128 GROUP]
 
-   GROUP query heads share a key/value head. With 64 query rows only statistics and route are made.
+   GROUP query heads share a key/value head.
    In front of the PTX, "// ENTRY shared BYTES" says what each launch takes. `assemble` fails where
    ptxas reports spills of statistics or route, more of attend than its budget, other registers at
    entry than the plan says, or gives any warning; it exits 77 without ptxas. */
@@ -56,10 +56,8 @@ static void make_ptx(const struct plan *plan, struct text *ptx) {
     kernel_statistics(&k, &plan->statistics);
     kernel_route(&k, &plan->route);
   }
-  if (plan->attend.tile_q == 128) {
-    kernel_attend(&k, &plan->attend);
-    kernel_attend(&k, &plan->attend_edge);
-  }
+  kernel_attend(&k, &plan->attend);
+  kernel_attend(&k, &plan->attend_edge);
   passes_run(&context, module);
   nvptx_emit(&context, module, plan->target->name, plan->target->ptx_version, NULL, ptx);
   mlirModuleDestroy(module);
