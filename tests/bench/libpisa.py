@@ -139,6 +139,9 @@ class Kernel:
         self.name = self.info.name.decode()
         manifest = self.info.manifest.decode()
         self.attend = fields(manifest, "attend")
+        self.head_dim = self.info.head_dim
+        self.group = self.info.heads // self.info.kv_heads  # query heads per key/value head
+        self.dtype = (torch.bfloat16, torch.float16)[self.info.type]
         self.query = int(fields(manifest, "blocks")["query"])
         self.ptx_sha256 = ptx_digests(manifest, self.variant)
 

@@ -18,9 +18,14 @@ def block_sums(x, blocks):
     return padded.view(b, h, blocks, BLOCK, d).sum(3)
 
 
-def stored(x):
+def stored(x, dtype):
     """Rounded as the kernels store a summary."""
-    return x.bfloat16().double()
+    return x.to(dtype).double()
+
+
+def shared(x, q):
+    """Keys or values [B, Hk, N, D] as every query head of q [B, H, N, D] reads them."""
+    return x.repeat_interleave(q.shape[1] // x.shape[1], dim=1)
 
 
 def selection(ids, blocks):
@@ -32,7 +37,9 @@ def selection(ids, blocks):
 
 def piecewise(q, k, v, ids, rest, scale):
     """(o, lse) in double. |ids|: lists read exactly; |rest|: drop, taylor_0, taylor_hybrid."""
-    q, k, v = q.double(), k.double(), v.double()
+    dtype = q.dtype
+    gain = 64 if dtype == torch.float16 else 1  # what a stored h_sum carries (docs/ABI.md)
+    q, k, v = q.double(), shared(k, q).double(), shared(v, q).double()
     n_q, n_k = q.shape[2], k.shape[2]
     blocks = -(-n_k // BLOCK)
     lengths = torch.full((blocks,), BLOCK, device=q.device, dtype=torch.double)
@@ -43,7 +50,7 @@ def piecewise(q, k, v, ids, rest, scale):
     columns = torch.arange(n_k, device=q.device) // BLOCK
     selected = selection(ids, blocks)[:, :, rows]
     exact = (scale * q @ k.mT).masked_fill(~selected[..., columns], -math.inf)
-    means = scale * q @ stored(k_mean).mT + lengths.log()
+    means = scale * q @ stored(k_mean, dtype).mT + lengths.log()
     means = (
         torch.full_like(means, -math.inf)
         if rest == "drop"
@@ -51,13 +58,14 @@ def piecewise(q, k, v, ids, rest, scale):
     )
     lse = torch.cat([exact, means], dim=3).logsumexp(3)
     tail = (means - lse[..., None]).exp()
-    o = (exact - lse[..., None]).exp() @ v + tail @ stored(v_mean)
+    o = (exact - lse[..., None]).exp() @ v + tail @ stored(v_mean, dtype)
     if rest == "taylor_hybrid":
         h_sum = (k - k_mean[:, :, columns]).mT @ v
-        o = o + tail.sum(3, keepdim=True) * (q @ stored(h_sum * scale / n_k))
+        h_sum = stored(h_sum * scale / n_k * gain, dtype) / gain
+        o = o + tail.sum(3, keepdim=True) * (q @ h_sum)
     return o, lse
 
 
 def dense(q, k, v, scale):
-    logits = scale * q.double() @ k.double().mT
-    return logits.softmax(3) @ v.double(), logits.logsumexp(3)
+    logits = scale * q.double() @ shared(k, q).double().mT
+    return logits.softmax(3) @ shared(v, q).double(), logits.logsumexp(3)

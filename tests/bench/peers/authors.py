@@ -8,6 +8,8 @@ import importlib
 import pathlib
 import sys
 
+import torch
+
 from protocol import Contestant
 
 CLONE = pathlib.Path(__file__).resolve().parents[3] / ".peers" / "piecewise-sparse-attention"
@@ -19,8 +21,11 @@ def available():
 
 
 def contestants(q, k, v, density):
-    """Hybrid tail with the log-covariance router, blocks of 64; empty when there is no clone."""
-    if not available():
+    """Hybrid tail with the log-covariance router, blocks of 64; bf16 and D = 128 alone.
+
+    Empty for other shapes, and when there is no clone.
+    """
+    if not available() or q.dtype != torch.bfloat16 or q.shape[3] != 128:
         return []
     sys.path.insert(0, str(CLONE))
     attend = importlib.import_module(MODULE).piecewise_sparse_attention
