@@ -19,9 +19,11 @@ const struct verify_case verify_cases[] = {
     {PLAIN(200, 2), .quick = true},
     {PLAIN(1000, 3)},
     {PLAIN(4096, 3)},
-    {PLAIN(4608, 0)}, /* all heads: every CTA runs several items, statistics ranges cross heads */
+    {PLAIN(4608, 3)},
     {PLAIN(32760, 2)},
     /* layouts, batches, offsets, unequal lengths */
+    /* all heads: every CTA runs several items, statistics ranges cross heads */
+    {.name = "heads", .batch = 1, .n_q = 2048, .n_k = 2048},
     {.name = "batch", .layout = VERIFY_BNHD, .batch = 2, .kv_heads = 3, .n_q = 1000, .n_k = 1000},
     {.name = "batch_bhnd",
      .layout = VERIFY_BHND,

@@ -69,7 +69,8 @@ build_runtime() {
   set -- -S . -B $tree -DPISA_COMPILER=OFF -DCMAKE_BUILD_TYPE=Release
   command -v ninja >/dev/null && set -- "$@" -G Ninja
   timeout "$(left)" cmake "$@" >"$out/build.log" 2>&1 &&
-    timeout "$(left)" cmake --build $tree -j 16 --target pisa_tool libpisa_shared >>"$out/build.log" 2>&1 && return
+    timeout "$(left)" cmake --build $tree -j 16 --target pisa_tool libpisa_shared \
+      >>"$out/build.log" 2>&1 && return
   tail -n 30 "$out/build.log"
   result=2
 }
