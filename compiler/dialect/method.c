@@ -59,14 +59,16 @@ static void add_attributes(const struct builder *b, MlirOperationState *state, c
   text_fini(&braced);
 }
 
-/* NULL-terminated |shapes|: "B, H, Nq, D bf16" without the type, or "" for a result that is not
+/* NULL-terminated |shapes|: "B, H, Nq, D half" without the type, or "" for a result that is not
  * wanted. */
 static MlirType type_of(const struct builder *b, const char *shape) {
   struct text text;
   text_init(&text);
-  const char *element = strrchr(shape, ' ');
-  if (element)
-    text_printf(&text, "!pisa.tensor<\"%.*s\", %s>", (int)(element - shape), shape, element + 1);
+  const char *space = strrchr(shape, ' ');
+  const char *half = b->plan->spec->shape.type == TYPE_BF16 ? "bf16" : "f16";
+  if (space)
+    text_printf(&text, "!pisa.tensor<\"%.*s\", %s>", (int)(space - shape), shape,
+                strcmp(space + 1, "half") == 0 ? half : space + 1);
   else
     text_puts(&text, "!pisa.none");
   MlirType type = mlirTypeParseGet(b->context->mlir, str(text.data));
@@ -81,7 +83,7 @@ struct step {
   const char *attributes;
   int n_operands, n_results;
   MlirValue operands[MAX_VALUES];
-  const char *results[MAX_VALUES]; /* "B, H, NT, D bf16"; "" when not wanted */
+  const char *results[MAX_VALUES]; /* "B, Hk, NT, D half"; "" when not wanted */
 };
 
 static MlirOperation append(const struct builder *b, const struct step *step) {
@@ -118,7 +120,7 @@ static MlirOperation input(const struct builder *b) {
                     .span = spec->shape.span,
                     .attributes = attributes.data,
                     .n_results = 3,
-                    .results = {"B, H, Nq, D bf16", "B, H, Nk, D bf16", "B, H, Nk, D bf16"},
+                    .results = {"B, H, Nq, D half", "B, Hk, Nk, D half", "B, Hk, Nk, D half"},
                 });
   text_fini(&attributes);
   return op;
@@ -137,9 +139,9 @@ static MlirOperation summarize(const struct builder *b, MlirOperation qkv) {
                                    .n_operands = 3,
                                    .operands = {result(qkv, 0), result(qkv, 1), result(qkv, 2)},
                                    .n_results = 5,
-                                   .results = {"B, H, NQ64, D bf16", "B, H, NT, D bf16",
-                                               p->wants_v ? "B, H, NT, D bf16" : "",
-                                               p->wants_h_norm ? "B, H, NT, 8 f32" : "",
+                                   .results = {"B, H, NQ64, D half", "B, Hk, NT, D half",
+                                               p->wants_v ? "B, Hk, NT, D half" : "",
+                                               p->wants_h_norm ? "B, Hk, NT, 8 f32" : "",
                                                p->wants_h_sum ? "parts, D, D f32" : ""},
                                });
   text_fini(&attributes);
@@ -189,7 +191,7 @@ static MlirOperation route(const struct builder *b, MlirOperation means) {
              .operands = {result(means, 0), result(means, 1), result(means, 3), result(means, 4)},
              .n_results = 3,
              .results = {"B, H, NTq, k i32", "B, H, NTq, NT i1",
-                         b->plan->route.reduces_h ? "B, H, D, D bf16" : ""},
+                         b->plan->route.reduces_h ? "B, Hk, D, D half" : ""},
          });
   text_fini(&attributes);
   return op;
@@ -219,7 +221,7 @@ static void attend(const struct builder *b, MlirOperation qkv, MlirOperation mea
       .n_operands = 3,
       .operands = {result(qkv, 0), result(qkv, 1), result(qkv, 2)},
       .n_results = 2,
-      .results = {"B, H, Nq, D bf16", "B, H, Nq f32"},
+      .results = {"B, H, Nq, D half", "B, H, Nq f32"},
   };
   struct text attributes;
   text_init(&attributes);

@@ -1,6 +1,6 @@
 // The pisa dialect: one operation per step of a method, so that a method can be read on one screen.
 //
-// !pisa.tensor<"shape", element>: an array in global memory. Shapes use the vocabulary of pisa.h: B batch, H heads,
+// !pisa.tensor<"shape", element>: an array in global memory. Shapes use the vocabulary of pisa.h: B batch, H query heads, Hk key heads,
 // N tokens, D head dimension, NT key blocks, NTq query blocks, NQ64 blocks of 64 query rows, k kept blocks.
 // !pisa.none: a value the method does not ask for.
 //

@@ -92,16 +92,16 @@ static struct cost *launch(struct costs *c, const struct plan_kernel *kernel, in
 /* Reads q, k (and v) once; H_j = K^T V takes 2 * 64 * D^2 FLOP a block. */
 static void statistics(const struct plan *plan, struct costs *c) {
   const struct plan_statistics *p = &plan->statistics;
-  double heads = plan->spec->shape.heads, d = p->head_dim;
-  double blocks = heads * (double)c->key_blocks;
-  int64_t all = (int64_t)blocks;
-  struct cost *cost = launch(c, &p->kernel, smaller(plan->target->sm_count, all));
-  double arrays = p->wants_v || p->wants_h ? 3 : 2;
-  double means = p->wants_v ? 3 : 2;
-  cost->flops = p->wants_h ? blocks * 2 * p->block * d * d : 0;
-  cost->hbm_bytes = heads * (double)c->tokens * d * ELEMENT * arrays + blocks * d * ELEMENT * means;
+  double d = p->head_dim, q_heads = plan->spec->shape.heads, kv_heads = plan->spec->shape.kv_heads;
+  double q_rows = q_heads * (double)c->tokens, kv_rows = kv_heads * (double)c->tokens;
+  double q_blocks = q_heads * (double)c->key_blocks, kv_blocks = kv_heads * (double)c->key_blocks;
+  double read = p->wants_v || p->wants_h ? 2 : 1, written = p->wants_v ? 2 : 1; /* of k and v */
+  int64_t blocks = (int64_t)(q_blocks > kv_blocks ? q_blocks : kv_blocks);
+  struct cost *cost = launch(c, &p->kernel, smaller(plan->target->sm_count, blocks));
+  cost->flops = p->wants_h ? kv_blocks * 2 * p->block * d * d : 0;
+  cost->hbm_bytes = (q_rows + kv_rows * read + q_blocks + kv_blocks * written) * d * ELEMENT;
   if (p->wants_h_sum)
-    cost->hbm_bytes += (heads + (double)cost->ctas - 1) * d * d * FLOAT;
+    cost->hbm_bytes += (kv_heads + (double)cost->ctas - 1) * d * d * FLOAT;
   cost->l2_bytes = cost->hbm_bytes;
   bound(plan->target, cost, cost->ctas);
 }
@@ -109,19 +109,21 @@ static void statistics(const struct plan *plan, struct costs *c) {
 /* Every CTA scores 16 query blocks against all key means: 2 NT D FLOP a row. */
 static void route(const struct plan *plan, struct costs *c) {
   const struct plan_route *p = &plan->route;
-  double heads = plan->spec->shape.heads, d = p->head_dim, nt = (double)c->key_blocks;
+  double d = p->head_dim, nt = (double)c->key_blocks;
+  double heads = plan->spec->shape.heads, kv_heads = plan->spec->shape.kv_heads;
   int64_t row_tiles = ceil_div(c->query_blocks, p->rows_per_cta);
-  int64_t ctas = plan->spec->shape.heads * (row_tiles + (p->reduces_h ? 4 : 0));
+  int64_t sums = p->reduces_h ? plan->spec->shape.kv_heads * ceil_div(p->head_dim, 32) : 0;
+  int64_t ctas = plan->spec->shape.heads * row_tiles + sums;
   struct cost *cost = launch(c, &p->kernel, ctas);
   double rows = heads * (double)c->query_blocks;
   double lists = rows * ((double)c->kept + 8) * 4 + rows * nt / 8;
   double norms = p->log_covariance ? nt * 8 * FLOAT : 0;
-  double parts = p->reduces_h ? (heads + plan->target->sm_count - 1) * d * d * FLOAT : 0;
+  double parts = p->reduces_h ? (kv_heads + plan->target->sm_count - 1) * d * d * FLOAT : 0;
   double key_bytes = nt * d * ELEMENT + norms; /* of one head */
   cost->smem_bytes = (int)(16 * (128 * ceil_div(c->key_blocks, 128) + 4) * 4);
   cost->flops = rows * nt * 2 * d;
   cost->l2_bytes = heads * (double)row_tiles * key_bytes + rows * 2 * d * ELEMENT + parts + lists;
-  cost->hbm_bytes = heads * key_bytes + rows * 2 * d * ELEMENT + parts + lists;
+  cost->hbm_bytes = kv_heads * key_bytes + rows * 2 * d * ELEMENT + parts + lists;
   bound(plan->target, cost, ctas);
 }
 
@@ -136,7 +138,8 @@ static void attend(const struct plan *plan, struct costs *c) {
   cost->flops = tiles * 4 * q * k * d + first_order * 2 * q * d * d;
   cost->exps = tiles * q * k;
   cost->l2_bytes = (tiles * 2 * k * d + first_order * d * d + items * 2 * q * d) * ELEMENT;
-  cost->hbm_bytes = plan->spec->shape.heads * (double)c->tokens * d * ELEMENT * 4;
+  double heads = plan->spec->shape.heads + plan->spec->shape.kv_heads; /* q and o, k and v */
+  cost->hbm_bytes = heads * (double)c->tokens * d * ELEMENT * 2;
   bound(plan->target, cost, c->items);
 }
 

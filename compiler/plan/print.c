@@ -20,6 +20,11 @@ static void kernel(const struct plan_kernel *k, struct text *out) {
   text_printf(out, "  spills          at most %d bytes\n", k->spill_budget);
 }
 
+static void elements(enum spec_type type, int group, struct text *out) {
+  text_printf(out, "  elements        %s, %d query head%s per key head\n",
+              type == TYPE_BF16 ? "bf16" : "fp16", group, group == 1 ? "" : "s");
+}
+
 static void roles(int producer, int consumer, struct text *out) {
   text_printf(out, "  roles           1 loading warpgroup of %d registers, 2 computing of %d\n",
               producer, consumer);
@@ -27,6 +32,7 @@ static void roles(int producer, int consumer, struct text *out) {
 
 static void statistics(const struct plan_statistics *p, struct text *out) {
   kernel(&p->kernel, out);
+  elements(p->type, p->group, out);
   roles(p->producer_registers, p->consumer_registers, out);
   text_printf(out, "  block           %d rows x %d\n", p->block, p->head_dim);
   text_printf(out, "  ring            %d stages, each a q, k and v block\n", p->stages);
@@ -39,7 +45,9 @@ static void statistics(const struct plan_statistics *p, struct text *out) {
 
 static void route(const struct plan_route *p, struct text *out) {
   kernel(&p->kernel, out);
-  text_printf(out, "  query block     %d rows, %d blocks a CTA\n", p->query, p->rows_per_cta);
+  elements(p->type, p->group, out);
+  text_printf(out, "  query block     %d rows, %d blocks a CTA, head_dim %d\n", p->query,
+              p->rows_per_cta, p->head_dim);
   text_printf(out, "  score           scale * mean(q) . mean(k)%s\n",
               p->log_covariance ? " + ln(||H_j||_F + 1e-5)" : "");
   text_printf(out, "  sums H_j        %s\n", yes(p->reduces_h));
@@ -47,6 +55,7 @@ static void route(const struct plan_route *p, struct text *out) {
 
 static void attend(const struct plan_attend *p, struct text *out) {
   kernel(&p->kernel, out);
+  elements(p->type, p->group, out);
   roles(p->producer_registers, p->consumer_registers, out);
   text_printf(out, "  tile            %d queries x %d keys, blocks of %d keys, head_dim %d\n",
               p->tile_q, p->tile_k, p->block, p->head_dim);
