@@ -21,9 +21,9 @@ const struct verify_case verify_cases[] = {
     {PLAIN(4096, 3)},
     {PLAIN(4608, 3)},
     {PLAIN(32760, 2)},
-    /* layouts, batches, offsets, unequal lengths */
     /* all heads: every CTA runs several items, statistics ranges cross heads */
     {.name = "heads", .batch = 1, .n_q = 2048, .n_k = 2048},
+    /* layouts, batches, offsets, unequal lengths */
     {.name = "batch", .layout = VERIFY_BNHD, .batch = 2, .kv_heads = 3, .n_q = 1000, .n_k = 1000},
     {.name = "batch_bhnd",
      .layout = VERIFY_BHND,
