@@ -373,16 +373,13 @@ static void add_mean(const union model_value *args, int64_t bh, int64_t block, s
 /* g q is rounded as a tensor core takes it, so the gain has to leave g before. */
 static void add_first_order(const struct model_map *h_sum, int64_t bh, const float *q,
                             struct state *state) {
-  float row[MAX_D], gain = type == PISA_FP16 ? PISA_FP16_H_GAIN : 1, late = 1;
-  if (model_fault("late_gain")) {
-    late = 1 / gain;
-    gain = 1;
-  }
+  float row[MAX_D], gain = type == PISA_FP16 ? PISA_FP16_H_GAIN : 1;
+  float before = model_fault("late_gain") ? 1 : gain;
   for (int r = 0; r < D; r++) {
-    float gq = widen(narrow(state->g / gain * q[r]));
+    float gq = widen(narrow(state->g / before * q[r]));
     load_row(h_sum, bh / group, r, row);
     for (int c = 0; c < D; c++)
-      state->acc[c] += gq * row[c] * late;
+      state->acc[c] += gq * row[c] * (before / gain);
   }
 }
 
