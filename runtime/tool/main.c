@@ -10,6 +10,7 @@ static const struct {
 } commands[] = {
     {"info", "what a pack holds: method, variants, kernels, validation", tool_info},
     {"run", "attention of arrays in .npy or .safetensors files", tool_run},
+    {"quality", "error, routing recall and cost of packs against dense attention", tool_quality},
     {"verify", "compare every kernel of a pack with the reference, on this GPU", tool_verify},
     {"bench", "time a pack on this GPU", tool_bench},
 };

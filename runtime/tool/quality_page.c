@@ -1,0 +1,257 @@
+/* quality_page.c: all results in, one self-contained HTML page out: error against density, against
+   cost, against the spread of the logits, where the error sits, and every figure in a table. */
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/tool/quality.h"
+
+static const char *const style =
+    "body{font:15px/1.5 system-ui,sans-serif;color:#1f2328;max-width:1160px;margin:2rem "
+    "auto;padding:0 1rem;background:#fff}h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2rem}"
+    "p{max-width:46rem}.soft{color:#59636e}.row{display:flex;flex-wrap:wrap;gap:8px}"
+    "table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:13px}"
+    "th,td{padding:3px 10px;text-align:right;border-bottom:1px solid #e4e7eb}"
+    "th:first-child,td:first-child{text-align:left}svg{max-width:100%;height:auto}";
+
+struct page {
+  FILE *out;
+  const struct quality_set *sets;
+  int n;
+  const struct quality_packs *packs;
+};
+
+/* ---- error against something, one scene ---- */
+
+enum against { READ, COST };
+
+/* The points of |pack|; a dense pack has one. */
+static void add_points(const struct quality_set *set, const struct quality_pack *pack,
+                       enum against what, struct chart_series *out) {
+  out->name = pack->label;
+  for (int r = 0; r < set->n_results; r++) {
+    const struct quality_result *result = &set->results[r];
+    if (result->pack != pack)
+      continue;
+    int at = out->n++;
+    double x = what == READ ? result->read : result->cost;
+    for (; at > 0 && out->x[at - 1] > x; at--) {
+      out->x[at] = out->x[at - 1];
+      out->y[at] = out->y[at - 1];
+    }
+    out->x[at] = x;
+    out->y[at] = result->all.error;
+  }
+}
+
+static void write_against(const struct page *p, int s, enum against what) {
+  struct chart_series series[ARGS_MAX_LIST] = {0};
+  char id[32], title[2 * QUALITY_NAME];
+  const char *word = what == READ ? "density" : "cost";
+  snprintf(id, sizeof id, "%s-%d", word, s);
+  snprintf(title, sizeof title, "Error against %s, %s", word, p->sets[s].scene.name);
+  for (int i = 0; i < p->packs->n; i++)
+    add_points(&p->sets[s], &p->packs->items[i], what, &series[i]);
+  const struct chart chart = {.id = id,
+                              .title = title,
+                              .x_label =
+                                  what == READ ? "keys read exactly" : "FLOP, of dense attention's",
+                              .y_label = "relative L2 error against dense attention",
+                              .log_x = true,
+                              .percent_x = true,
+                              .n = p->packs->n,
+                              .series = series};
+  chart_write(p->out, &chart);
+}
+
+/* ---- error against the spread of the logits, all synthetic scenes ---- */
+
+/* Of |pack|'s densities the one nearest to 1/8, the published one. */
+static const struct quality_result *usual(const struct quality_set *set,
+                                          const struct quality_pack *pack) {
+  const struct quality_result *best = NULL;
+  for (int r = 0; r < set->n_results; r++) {
+    const struct quality_result *x = &set->results[r];
+    if (x->pack == pack && (!best || fabs(x->read - 0.125) < fabs(best->read - 0.125)))
+      best = x;
+  }
+  return best;
+}
+
+static void write_spread(const struct page *p, double between) {
+  struct chart_series series[ARGS_MAX_LIST] = {0};
+  char id[48], title[160];
+  snprintf(id, sizeof id, "spread-%g", between);
+  snprintf(title, sizeof title,
+           "Error against the spread of logits inside key blocks, %g between them", between);
+  for (int i = 0; i < p->packs->n; i++) {
+    struct chart_series *line = &series[i];
+    line->name = p->packs->items[i].label;
+    for (int s = 0; s < p->n; s++) {
+      if (p->sets[s].scene.between != between)
+        continue;
+      line->x[line->n] = p->sets[s].spread.inside;
+      line->y[line->n++] = usual(&p->sets[s], &p->packs->items[i])->all.error;
+    }
+  }
+  const struct chart chart = {.id = id,
+                              .title = title,
+                              .x_label = "standard deviation of logits inside 64 keys",
+                              .y_label = "relative L2 error against dense attention",
+                              .n = p->packs->n,
+                              .series = series};
+  fprintf(p->out, "<figure><figcaption>Spread between blocks: %g</figcaption>\n", between);
+  chart_write(p->out, &chart);
+  fputs("</figure>\n", p->out);
+}
+
+static void write_spreads(const struct page *p) {
+  double density = usual(&p->sets[0], &p->packs->items[0])->read;
+  fprintf(p->out,
+          "<h2>Error against the spread of the logits</h2>\n<p>At %.3g %% of the keys read "
+          "exactly. The tail expands around each block's mean, so it errs when a query's logits "
+          "spread inside a block.</p>\n<div class=\"row\">\n",
+          100 * density);
+  for (int s = 0; s < p->n; s++)
+    if (s == 0 || p->sets[s].scene.between != p->sets[s - 1].scene.between)
+      write_spread(p, p->sets[s].scene.between);
+  fputs("</div>\n", p->out);
+}
+
+/* ---- where the error sits ---- */
+
+static void name_row(const struct quality_result *r, char *out, size_t size) {
+  if (r->pack->chosen->method.dense)
+    snprintf(out, size, "%s", r->pack->label);
+  else
+    snprintf(out, size, "%s %.3g %%", r->pack->label, 100 * r->read);
+}
+
+static void write_where(const struct page *p, int s) {
+  const struct quality_set *set = &p->sets[s];
+  struct strip_row *rows = calloc((size_t)set->n_results, sizeof *rows);
+  char id[32];
+  snprintf(id, sizeof id, "where-%d", s);
+  if (!rows)
+    return;
+  for (int r = 0; r < set->n_results; r++) {
+    const struct quality_result *result = &set->results[r];
+    rows[r] = (struct strip_row){.color = (int)(result->pack - p->packs->items),
+                                 .values = result->blocks,
+                                 .n = result->q_blocks};
+    name_row(result, rows[r].name, sizeof rows[r].name);
+  }
+  fputs("<h2>Where the error sits</h2>\n<p>Relative error of each query block, all heads together, "
+        "by pack and share of the keys that is read exactly.</p>\n",
+        p->out);
+  strip_write(p->out, id, "query blocks, from the first to the last", "relative L2 error", rows,
+              set->n_results);
+  free(rows);
+}
+
+/* ---- tables ---- */
+
+static void write_figures(FILE *out, const struct quality_figures *f, double cost) {
+  fprintf(out, "<td>%.2f %%</td><td>%.1f</td><td>%.1f %%</td><td>%.1f %%</td><td>%.1f %%</td>",
+          100 * f->error, f->psnr, 100 * f->recall, 100 * f->mass, 100 * f->best_mass);
+  if (cost > 0)
+    fprintf(out, "<td>%.1f %%</td>", 100 * cost);
+  fputs("</tr>\n", out);
+}
+
+static void write_table(FILE *out, const struct quality_set *set) {
+  fputs("<table><tr><th>pack</th><th>read</th><th>blocks</th><th>error</th><th>PSNR, dB</th>"
+        "<th>recall</th><th>mass</th><th>best mass</th><th>cost</th></tr>\n",
+        out);
+  for (int r = 0; r < set->n_results; r++) {
+    const struct quality_result *x = &set->results[r];
+    fputs("<tr><td>", out);
+    page_text(out, x->pack->label);
+    fprintf(out, "</td><td>%.1f %%</td><td>%" PRId64 " of %" PRId64 "</td>", 100 * x->read, x->kept,
+            x->k_blocks);
+    write_figures(out, &x->all, x->cost);
+  }
+  fputs("</table>\n", out);
+}
+
+static void write_heads(FILE *out, const struct quality_set *set) {
+  fputs("<details><summary>Every head</summary>\n<table><tr><th>pack</th><th>read</th><th>batch, "
+        "head</th><th>error</th><th>PSNR, dB</th><th>recall</th><th>mass</th><th>best "
+        "mass</th></tr>\n",
+        out);
+  for (int r = 0; r < set->n_results; r++)
+    for (int64_t h = 0; h < set->scene.heads; h++) {
+      const struct quality_result *x = &set->results[r];
+      const struct quality_head *where = &set->scene.where[h];
+      if (!where->wanted)
+        continue;
+      fputs("<tr><td>", out);
+      page_text(out, x->pack->label);
+      fprintf(out, "</td><td>%.1f %%</td><td>%" PRId64 ", %" PRId64 "</td>", 100 * x->read,
+              where->b, where->h);
+      write_figures(out, &x->heads[h], 0);
+    }
+  fputs("</table></details>\n", out);
+}
+
+/* ---- the page ---- */
+
+static void write_tensors(FILE *out, const struct quality_set *set) {
+  const struct quality_scene *s = &set->scene;
+  fprintf(out,
+          "<p class=\"soft\">%" PRId64 " head%s of %d, %" PRId64 " queries, %" PRId64
+          " keys. A query's logits have standard deviation %.2f inside 64 keys and %.2f between. "
+          "Rounding dense attention's output to the type alone is an error of %.2f %%.</p>\n",
+          s->n_wanted, s->n_wanted == 1 ? "" : "s", s->head_dim, s->n_q, s->n_k, set->spread.inside,
+          set->spread.between, 100 * set->rounding);
+}
+
+static void write_scene(const struct page *p, int s) {
+  fputs("<h2>", p->out);
+  page_text(p->out, p->sets[s].scene.name);
+  fputs("</h2>\n", p->out);
+  write_tensors(p->out, &p->sets[s]);
+  fputs("<div class=\"row\">\n", p->out);
+  write_against(p, s, READ);
+  write_against(p, s, COST);
+  fputs("</div>\n", p->out);
+  if (p->n == 1)
+    write_where(p, s);
+  fputs(p->n == 1 ? "<h2>Figures</h2>\n" : "<details><summary>Figures</summary>\n", p->out);
+  write_table(p->out, &p->sets[s]);
+  fputs(p->n == 1 ? "" : "</details>\n", p->out);
+  if (p->n == 1 && p->sets[s].scene.n_wanted > 1)
+    write_heads(p->out, &p->sets[s]);
+}
+
+static void write_page(const struct page *p) {
+  fprintf(p->out,
+          "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" "
+          "content=\"width=device-width\"><title>pisa quality</title><style>%s</style>\n"
+          "<h1>What is lost against dense attention</h1>\n"
+          "<p>Error: ||o - dense|| / ||dense||, dense attention being exact softmax attention of "
+          "the same tensors. PSNR: 20 log10(max |dense| / rmse). Recall: the share of the k "
+          "heaviest key blocks, by softmax mass, that a list of k blocks has. Mass: the share of "
+          "the softmax on listed blocks; best mass: on the k heaviest. Cost: FLOP from q, k, v to "
+          "o.</p>\n",
+          style);
+  if (p->n > 1)
+    write_spreads(p);
+  for (int s = 0; s < p->n; s++)
+    write_scene(p, s);
+  fputs("</html>\n", p->out);
+}
+
+pisa_status quality_page_write(const char *path, const struct quality_set *sets, int n,
+                               const struct quality_packs *packs, pisa_error *error) {
+  const struct page page = {.out = fopen(path, "w"), .sets = sets, .n = n, .packs = packs};
+  if (!page.out)
+    return pisa_fail(error, PISA_IO, "cannot write '%s': %s", path, strerror(errno));
+  write_page(&page);
+  bool failed = ferror(page.out) != 0;
+  failed = fclose(page.out) != 0 || failed;
+  return failed ? pisa_fail(error, PISA_IO, "cannot write '%s': %s", path, strerror(errno))
+                : PISA_OK;
+}

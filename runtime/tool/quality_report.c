@@ -1,0 +1,140 @@
+/* quality_report.c: a result in; a row of the table, or a JSON line, out. */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "runtime/tool/quality.h"
+
+static const char *type_name(const struct quality_scene *s) {
+  return s->type == PISA_BF16 ? "bf16" : "fp16";
+}
+
+/* ---- the table ---- */
+
+void quality_table_head(FILE *out, const struct quality_set *set) {
+  const struct quality_scene *s = &set->scene;
+  fprintf(out,
+          "%s: %" PRId64 " head%s of %d, %" PRId64 " queries x %" PRId64 " keys, %s\n"
+          "logits of a query: standard deviation %.3f inside 64 keys, %.3f between; rounding of o "
+          "alone: error %.4f\n"
+          "%-20s %8s %10s %9s %9s %9s %8s %8s %8s %8s\n",
+          s->name, s->n_wanted, s->n_wanted == 1 ? "" : "s", s->head_dim, s->n_q, s->n_k,
+          type_name(s), set->spread.inside, set->spread.between, set->rounding, "pack", "density",
+          "blocks", "error", "worst", "PSNR dB", "recall", "mass", "best", "cost");
+}
+
+/* The largest error of a head. */
+static double worst_head(const struct quality_result *r, const struct quality_scene *s) {
+  double worst = 0;
+  for (int64_t h = 0; h < s->heads; h++)
+    if (s->where[h].wanted && !(r->heads[h].error <= worst))
+      worst = r->heads[h].error;
+  return worst;
+}
+
+static void density_text(const struct quality_result *r, char *out, size_t size) {
+  if (r->density > 0)
+    snprintf(out, size, "%g", r->density);
+  else
+    snprintf(out, size, "%s", r->pack->chosen->method.dense ? "dense" : "spec");
+}
+
+void quality_table_row(FILE *out, const struct quality_result *r, const struct quality_set *set) {
+  const struct quality_figures *f = &r->all;
+  char density[32], blocks[48];
+  density_text(r, density, sizeof density);
+  snprintf(blocks, sizeof blocks, "%" PRId64 "/%" PRId64, r->kept, r->k_blocks);
+  fprintf(out, "%-20s %8s %10s %9.4f %9.4f %9.2f %7.1f%% %7.1f%% %7.1f%% %7.1f%%\n", r->pack->label,
+          density, blocks, f->error, worst_head(r, &set->scene), f->psnr, 100 * f->recall,
+          100 * f->mass, 100 * f->best_mass, 100 * r->cost);
+  fflush(out);
+}
+
+/* ---- JSON ---- */
+
+static void text(FILE *out, const char *name, const char *value) {
+  fprintf(out, "\"%s\": \"", name);
+  for (const char *at = value; *at; at++) {
+    unsigned char c = (unsigned char)*at;
+    if (c == '"' || c == '\\')
+      fprintf(out, "\\%c", c);
+    else if (c < 0x20)
+      fprintf(out, "\\u%04x", c);
+    else
+      fputc(c, out);
+  }
+  fputs("\", ", out);
+}
+
+/* JSON has no infinity and no NaN. */
+static void number(FILE *out, double value, int digits) {
+  if (isfinite(value))
+    fprintf(out, "%.*g", digits, value);
+  else
+    fputs("null", out);
+}
+
+static void field(FILE *out, const char *name, double value) {
+  fprintf(out, "\"%s\": ", name);
+  number(out, value, 5);
+}
+
+static void figures(FILE *out, const struct quality_figures *f, const struct quality_spread *s) {
+  const struct {
+    const char *name;
+    double value;
+  } fields[] = {{"error", f->error},        {"psnr", f->psnr},           {"recall", f->recall},
+                {"mass", f->mass},          {"best_mass", f->best_mass}, {"inside_std", s->inside},
+                {"between_std", s->between}};
+  for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+    fputs(i ? ", " : "", out);
+    field(out, fields[i].name, fields[i].value);
+  }
+}
+
+static void heads(FILE *out, const struct quality_result *r, const struct quality_set *set) {
+  const char *comma = "";
+  fputs(", \"heads\": [", out);
+  for (int64_t h = 0; h < set->scene.heads; h++) {
+    const struct quality_head *where = &set->scene.where[h];
+    if (!where->wanted)
+      continue;
+    fprintf(out, "%s{\"b\": %" PRId64 ", \"h\": %" PRId64 ", ", comma, where->b, where->h);
+    figures(out, &r->heads[h], &set->spreads[h]);
+    fputc('}', out);
+    comma = ", ";
+  }
+  fputc(']', out);
+}
+
+void quality_json(FILE *out, const struct quality_result *r, const struct quality_set *set) {
+  const struct quality_scene *s = &set->scene;
+  const struct pisa_method *m = &r->pack->chosen->method;
+  fputc('{', out);
+  text(out, "spec", r->pack->pack->manifest.name);
+  text(out, "variant", r->pack->chosen->choices);
+  text(out, "tensors", s->name);
+  if (s->synthetic)
+    fprintf(out, "\"asked\": {\"inside_std\": %g, \"between_std\": %g}, ", s->spread, s->between);
+  fprintf(out,
+          "\"shape\": {\"heads\": %" PRId64 ", \"Nq\": %" PRId64 ", \"Nk\": %" PRId64
+          ", \"D\": %d, \"type\": \"%s\", \"query\": %d, \"key\": %d}, \"density\": ",
+          s->n_wanted, s->n_q, s->n_k, s->head_dim, type_name(s), m->query, m->key);
+  number(out, r->density > 0 ? r->density : NAN, 9);
+  fprintf(out, ", \"kept\": %" PRId64 ", \"blocks\": %" PRId64 ", ", r->kept, r->k_blocks);
+  field(out, "read", r->read);
+  fputs(", ", out);
+  field(out, "cost", r->cost);
+  fputs(", ", out);
+  figures(out, &r->all, &set->spread);
+  fputs(", ", out);
+  field(out, "rounding", set->rounding);
+  heads(out, r, set);
+  fputs(", \"query_blocks\": [", out);
+  for (int64_t i = 0; i < r->q_blocks; i++) {
+    fputs(i ? ", " : "", out);
+    number(out, r->blocks[i], 3);
+  }
+  fputs("]}\n", out);
+  fflush(out);
+}
