@@ -109,20 +109,41 @@ static void check_shape(const pisa_module *module, const pisa_attention *call, i
   check_call(module, &expect);
 }
 
-/* Fewer key/value heads than query heads, fp16 with its gain, and another head dim. */
-static void check_grouped(void) {
-  pisa_module *module = load_module(
-      &(struct sample_spec){.shape = "heads=8 kv_heads=2 head_dim=64 type=fp16 mask=none"});
-  pisa_attention call = make_call(2, 8, 1000, 3000, false);
-  const int64_t d = 64;
-  call.kv_heads = 2;
-  call.q = call.o = (pisa_tensor){address(1), {8 * 1000 * d, 1000 * d, d, 1}};
-  call.k = call.v = (pisa_tensor){address(2), {3000 * 2 * d, d, 2 * d, 1}};
-  call.o.data = address(4);
-  call.v.data = address(3);
-  const struct expect expect = {call, d, 5, CU_TENSOR_MAP_FLOAT16, address(7), address(9)};
-  check_call(module, &expect);
-  pisa_module_unload(module);
+/* [batch, heads, n, d] with tokens outside of heads. */
+static pisa_tensor tokens_first(int i, int64_t heads, int64_t n, int64_t d) {
+  return (pisa_tensor){address(i), {n * heads * d, d, heads * d, 1}};
+}
+
+/* Fewer key/value heads than query heads, fp16 with its gain, other head dims. VB is NT for the
+   first, G * NQ64 for the others. */
+static void check_other_shapes(void) {
+  static const struct {
+    const char *shape;
+    int64_t d, kv_heads, heads, n_q, n_k, kept;
+    int type;
+  } cases[] = {{"heads=8 kv_heads=2 head_dim=64 type=fp16 mask=none", 64, 2, 8, 300, 3000, 5,
+                CU_TENSOR_MAP_FLOAT16},
+               {"heads=8 kv_heads=2 head_dim=64 type=fp16 mask=none", 64, 3, 12, 1000, 3000, 5,
+                CU_TENSOR_MAP_FLOAT16},
+               {"heads=4 kv_heads=2 head_dim=96 type=bf16 mask=none", 96, 2, 4, 2000, 1030, 2,
+                CU_TENSOR_MAP_BFLOAT16},
+               {"heads=3 kv_heads=3 head_dim=96 type=fp16 mask=none", 96, 5, 5, 640, 64, 1,
+                CU_TENSOR_MAP_FLOAT16},
+               {"heads=16 kv_heads=1 head_dim=128 type=bf16 mask=none", 128, 1, 16, 4429, 4429, 8,
+                CU_TENSOR_MAP_BFLOAT16}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    int64_t d = cases[i].d, heads = cases[i].heads, kv_heads = cases[i].kv_heads;
+    pisa_module *module = load_module(&(struct sample_spec){.shape = cases[i].shape});
+    pisa_attention call = make_call(2, heads, cases[i].n_q, cases[i].n_k, false);
+    call.kv_heads = kv_heads;
+    call.q = tokens_first(1, heads, call.n_q, d);
+    call.k = tokens_first(2, kv_heads, call.n_k, d);
+    call.v = tokens_first(3, kv_heads, call.n_k, d);
+    call.o = tokens_first(4, heads, call.n_q, d);
+    const struct expect expect = {call, d, cases[i].kept, cases[i].type, address(7), address(9)};
+    check_call(module, &expect);
+    pisa_module_unload(module);
+  }
 }
 
 static void check_shapes(void) {
@@ -293,7 +314,7 @@ int main(void) {
   check_drop();
   check_taylor_0();
   check_dense();
-  check_grouped();
+  check_other_shapes();
   pisa_module *module = load_module(&(struct sample_spec){.no_cubin = false});
   check_some(module);
   check_refusals(module);
