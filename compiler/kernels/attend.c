@@ -10,6 +10,8 @@
        m' = max(m, max s)    f = 2^(c m - c m')    p = 2^(c s - c m')
        l = l f + sum p       g = g f + (sum p of mean columns)       o = o f + p v
    at the end o = (o + (g q) Hsum) / l,  LSE = ln 2 (c m + log2 l).
+   To second order in its mass, a mean's s is q kbar + q^2 var with var = scale/2 times the variance
+   of its keys, column by column: e^(scale s) has the mean of e^(scale q k) over Gaussian keys.
 
    Two shapes of one text. One stream: query blocks of 128 rows, two consumer warpgroups of 64 share
    list, K and V, and take turns at the tensor cores. Two streams: query blocks of 64 rows, each
@@ -72,7 +74,7 @@ struct rows {     /* the state of a warpgroup's 64 query rows */
   struct ring_place query, key, value;
   struct frag s, o;
   struct frag_a q; /* two streams: the query rows */
-  struct frag_a p, p_next, gq;
+  struct frag_a p, p_next, gq, q_square;
   struct rowvec m, l, g;
 };
 
@@ -93,9 +95,20 @@ static void take_queries(struct ir *k, const struct attend *a, struct rows *x, s
   }
 }
 
-/* s = q k^T */
+/* q^2, rounded to half, for the mean tiles of the item. */
+static void square_queries(struct ir *k, const struct attend *a, struct rows *x) {
+  if (keeps_q(a)) {
+    frag_a_copy(k, &x->q_square, &x->q);
+  } else {
+    struct tile q = attend_query_tile(k, a, ring_slot(k, &x->query), x->group);
+    frag_a_load(k, &x->q_square, &q, &a->lanes);
+  }
+  frag_a_square(k, &x->q_square);
+}
+
+/* s = q k^T (+ q^2 |variance|^T, NULL: not) */
 static void scores(struct ir *k, const struct attend *a, struct rows *x, struct slot query,
-                   struct slot key) {
+                   struct slot key, const struct slot *variance) {
   const int steps = a->plan->head_dim / K_STEP;
   struct tile keys = attend_kv_tile(k, a, &a->keys, key);
   struct operand kb = tile_k_major(k, &keys);
@@ -106,6 +119,11 @@ static void scores(struct ir *k, const struct attend *a, struct rows *x, struct 
     struct tile q = attend_query_tile(k, a, query, x->group);
     struct operand qa = tile_k_major(k, &q);
     wgmma_ss(k, &x->s, WGMMA_FRESH, &qa, &kb, steps);
+  }
+  if (variance) {
+    struct tile spread = attend_kv_tile(k, a, &a->keys, *variance);
+    struct operand vb = tile_k_major(k, &spread);
+    wgmma_rs(k, &x->s, WGMMA_ACCUMULATE, &x->q_square, 0, &vb, steps);
   }
   wgmma_commit(k);
 }
@@ -160,16 +178,21 @@ static struct rowval softmax_step(struct ir *k, struct rows *x, val counts_as_ta
 }
 
 /* Tile t: its scores while the values of tile t - 1 are accumulated. */
-static void tile_step(struct ir *k, const struct attend *a, struct rows *x, val item, val tile,
-                      bool masked) {
+static void tile_step(struct ir *k, const struct attend *a, struct rows *x, enum tile_kind kind,
+                      val item, val tile) {
+  const bool spread = a->plan->second_order && kind == TILE_MEANS;
   struct tile_mask mask = {0};
-  if (masked) {
-    mask = attend_mask(k, a, item, tile);
+  if (kind != TILE_FULL) {
+    mask = attend_mask(k, a, kind, item, tile);
   }
   struct slot key = ring_slot(k, &x->key), value = ring_slot(k, &x->value);
+  struct slot variance = ring_next(k, &a->keys, key);
   ring_wait(k, &a->keys, key);
+  if (spread) {
+    ring_wait(k, &a->keys, variance);
+  }
   turn_take(k, &x->turn);
-  scores(k, a, x, ring_slot(k, &x->query), key);
+  scores(k, a, x, ring_slot(k, &x->query), key, spread ? &variance : NULL);
   ring_wait(k, &a->values, value);
   wgmma_fence(k);
   accumulate(k, a, x, &x->p, 0, value);
@@ -178,7 +201,12 @@ static void tile_step(struct ir *k, const struct attend *a, struct rows *x, val 
 
   wgmma_wait(k, 1, &x->s, 0, NULL);
   release(k, x, &a->keys, key);
-  if (masked) {
+  ring_advance(k, &a->keys, &x->key);
+  if (spread) {
+    release(k, x, &a->keys, variance);
+    ring_advance(k, &a->keys, &x->key);
+  }
+  if (kind != TILE_FULL) {
     attend_apply_mask(k, a, &x->s, &mask);
   }
   struct rowval f = softmax_step(k, x, mask.is_mean);
@@ -188,7 +216,6 @@ static void tile_step(struct ir *k, const struct attend *a, struct rows *x, val 
   release(k, x, &a->values, value);
   frag_scale_rows(k, &x->o, f);
   frag_a_copy(k, &x->p, &x->p_next);
-  ring_advance(k, &a->keys, &x->key);
   ring_advance(k, &a->values, &x->value);
 }
 
@@ -201,7 +228,7 @@ static void mask_first(struct ir *k, const struct attend *a, struct rows *x,
 }
 
 static struct tile_mask first_mask(struct ir *k, const struct attend *a, val item) {
-  return a->plan->edge ? attend_mask_exact(k, a, item, i32(k, 0)) : (struct tile_mask){0};
+  return a->plan->edge ? attend_mask(k, a, TILE_EXACT, item, i32(k, 0)) : (struct tile_mask){0};
 }
 
 static void open_first_item(struct ir *k, const struct attend *a, struct rows *x) {
@@ -211,7 +238,7 @@ static void open_first_item(struct ir *k, const struct attend *a, struct rows *x
   take_queries(k, a, x, query);
   ring_wait(k, &a->keys, key);
   turn_take(k, &x->turn);
-  scores(k, a, x, query, key);
+  scores(k, a, x, query, key, NULL);
   turn_pass(k, &x->turn);
   wgmma_wait(k, 0, &x->s, 0, NULL);
   release(k, x, &a->keys, key);
@@ -325,7 +352,7 @@ static void cross_to_next_item(struct ir *k, const struct attend *a, struct rows
   take_queries(k, a, x, next_query);
   ring_wait(k, &a->keys, key);
   turn_take(k, &x->turn);
-  scores(k, a, x, next_query, key);
+  scores(k, a, x, next_query, key, NULL);
   accumulate_last(k, a, x, value);
   turn_pass(k, &x->turn);
   struct rowval sums = {{quad_sum(k, l.r[0]), quad_sum(k, l.r[1])}};
@@ -360,6 +387,7 @@ static struct rows rows_new(struct ir *k, const struct attend *a, val group) {
       .p = frag_a_new(k, plan->tile_k),
       .p_next = frag_a_new(k, plan->tile_k),
       .gq = frag_a_new(k, plan->head_dim),
+      .q_square = frag_a_new(k, plan->head_dim),
       .m = rowvec_new(k),
       .l = rowvec_new(k),
       .g = rowvec_new(k),
@@ -367,17 +395,34 @@ static struct rows rows_new(struct ir *k, const struct attend *a, val group) {
   return x;
 }
 
+/* Tiles 1 and on of an item. The short loops of masked exact tiles and of means share a body where
+   they can: a third one costs the long loop its registers. */
+static void walk_tiles(struct ir *k, const struct attend *a, struct rows *x, val item) {
+  val masked = smax(k, a->full_tiles, i32(k, 1));
+  FOR (k, t, i32(k, 1), a->full_tiles) {
+    tile_step(k, a, x, TILE_FULL, item, t);
+  }
+  if (!a->plan->second_order) {
+    FOR (k, t, masked, a->tiles) {
+      tile_step(k, a, x, TILE_EITHER, item, t);
+    }
+    return;
+  }
+  FOR (k, t, masked, a->exact_tiles) {
+    tile_step(k, a, x, TILE_EXACT, item, t);
+  }
+  square_queries(k, a, x);
+  FOR (k, t, a->exact_tiles, a->tiles) {
+    tile_step(k, a, x, TILE_MEANS, item, t);
+  }
+}
+
 static void consume_items(struct ir *k, const struct attend *a, struct rows *x) {
   open_first_item(k, a, x);
   FOR_STEP(k, index, a->first, ARG(items), a->step) {
     frag_clear(k, &x->o);
     rowvec_fill(k, &x->g, f32(k, 0));
-    FOR (k, t, i32(k, 1), a->full_tiles) {
-      tile_step(k, a, x, index, t, false);
-    }
-    FOR (k, t, smax(k, a->full_tiles, i32(k, 1)), a->tiles) {
-      tile_step(k, a, x, index, t, true);
-    }
+    walk_tiles(k, a, x, index);
     cross_to_next_item(k, a, x, index);
   }
 }
@@ -473,6 +518,7 @@ static void check_plan(const struct plan_attend *plan) {
   assert(plan->tile_k == 64 || plan->tile_k == 128);
   assert(plan->block % BOX_ROWS == 0 && plan->tile_k % plan->block == 0);
   assert(plan->head_dim % K_STEP == 0 && plan->head_dim <= 128);
+  assert(!plan->second_order || (plan->means && plan->k_stages >= 2));
   assert(plan->v_stages > attend_h_stages(plan) && attend_h_stages(plan) <= MAX_H_STAGES);
   (void)plan;
 }

@@ -53,9 +53,9 @@ struct tile_mask {
   struct mask_bias bias;
   val is_mean; /* null: never */
 };
-struct tile_mask attend_mask_exact(struct ir *k, const struct attend *a, val item, val tile);
-/* Of tile |tile|, be it exact or of means. */
-struct tile_mask attend_mask(struct ir *k, const struct attend *a, val item, val tile);
+enum tile_kind { TILE_FULL, TILE_EXACT, TILE_MEANS, TILE_EITHER }; /* EITHER: exact or means */
+struct tile_mask attend_mask(struct ir *k, const struct attend *a, enum tile_kind kind, val item,
+                             val tile);
 void attend_apply_mask(struct ir *k, const struct attend *a, const struct frag *s,
                        const struct tile_mask *mask);
 

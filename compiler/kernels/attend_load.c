@@ -96,13 +96,19 @@ static void load_stage(struct ir *k, const struct attend *a, const struct ring *
   ring_advance(k, ring, where);
 }
 
+/* |variance_map|: null, or what follows every stage of means. */
 static void load_tiles(struct ir *k, const struct attend *a, const struct ring *ring,
                        struct ring_place *where, const struct cursor *cursor, struct item item,
-                       val exact_map, val mean_map) {
+                       val exact_map, val mean_map, val variance_map) {
   FOR (k, t, i32(k, 0), a->tiles) {
     struct tile_rows rows = cursor_take(k, a, cursor, t);
     val map = is_null(rows.is_mean) ? exact_map : choose(k, rows.is_mean, mean_map, exact_map);
     load_stage(k, a, ring, where, map, item.kv, rows.row);
+    if (!is_null(variance_map)) {
+      IF (k, rows.is_mean) {
+        load_stage(k, a, ring, where, variance_map, item.kv, rows.row);
+      }
+    }
   }
 }
 
@@ -131,11 +137,12 @@ static void load_queries(struct ir *k, const struct attend *a, struct ring_place
 void attend_produce_queries_and_keys(struct ir *k, const struct attend *a) {
   struct ring_place query = ring_start(k), key = ring_start(k);
   struct cursor cursor = cursor_new(k, a);
+  val variance = a->plan->second_order ? ARG(k_variance) : (val){0};
   FOR_STEP(k, index, a->first, ARG(items), a->step) {
     struct item item = attend_item(k, a, index);
     cursor_open(k, a, &cursor, index);
     load_queries(k, a, &query, item);
-    load_tiles(k, a, &a->keys, &key, &cursor, item, ARG(k), ARG(k_mean));
+    load_tiles(k, a, &a->keys, &key, &cursor, item, ARG(k), ARG(k_mean), variance);
   }
   ring_pass_empty(k, &a->queries, &query);
   ring_pass_empty(k, &a->keys, &key);
@@ -163,7 +170,7 @@ void attend_produce_values(struct ir *k, const struct attend *a) {
   FOR_STEP(k, index, a->first, ARG(items), a->step) {
     struct item item = attend_item(k, a, index);
     cursor_open(k, a, &cursor, index);
-    load_tiles(k, a, &a->values, &value, &cursor, item, ARG(v), ARG(v_mean));
+    load_tiles(k, a, &a->values, &value, &cursor, item, ARG(v), ARG(v_mean), (val){0});
     load_h(k, a, &value, item);
   }
 }

@@ -46,12 +46,6 @@ static void short_mean(struct ir *k, const struct attend *a, struct tile_mask *m
   mask->bias.short_bias = length_bias(k, log2_approx(k, to_float(k, a->last_length)));
 }
 
-struct tile_mask attend_mask_exact(struct ir *k, const struct attend *a, val item, val tile) {
-  struct tile_mask mask = {.bias = {.bias = f32(k, 0)}};
-  prefix_words(k, a, valid_columns(k, a, item, tile), mask.words);
-  return mask;
-}
-
 /* The words of mean tile |mean_tile| in the item's mask row. */
 static void selected_words(struct ir *k, const struct attend *a, val item, val mean_tile,
                            val *words) {
@@ -74,23 +68,40 @@ static double log2_of(int power_of_two) {
   return power_of_two == 1 ? 0 : 1 + log2_of(power_of_two / 2);
 }
 
-struct tile_mask attend_mask(struct ir *k, const struct attend *a, val item, val tile) {
-  struct tile_mask mask = attend_mask_exact(k, a, item, tile);
-  if (!a->plan->means) {
-    return mask;
-  }
-  val mean_tile = sub(k, tile, a->exact_tiles), words[ATTEND_MAX_WORDS];
-  mask.is_mean = is_ge(k, tile, a->exact_tiles);
-  selected_words(k, a, item, mean_tile, words);
-  for (int w = 0; w < words_of(a); w++) {
-    mask.words[w] = choose(k, mask.is_mean, words[w], mask.words[w]);
-  }
-  val bias = length_bias(k, f32(k, log2_of(a->plan->block)));
-  mask.bias.bias = choose(k, mask.is_mean, bias, f32(k, 0));
+static struct tile_mask mask_of_exact(struct ir *k, const struct attend *a, val item, val tile) {
+  struct tile_mask mask = {.bias = {.bias = f32(k, 0)}};
+  prefix_words(k, a, valid_columns(k, a, item, tile), mask.words);
+  return mask;
+}
+
+static struct tile_mask mask_of_means(struct ir *k, const struct attend *a, val item, val mean_tile,
+                                      val is_mean) {
+  struct tile_mask mask = {.is_mean = is_mean};
+  selected_words(k, a, item, mean_tile, mask.words);
+  mask.bias.bias = length_bias(k, f32(k, log2_of(a->plan->block)));
   if (a->plan->edge) {
     short_mean(k, a, &mask, mean_tile);
   }
   return mask;
+}
+
+struct tile_mask attend_mask(struct ir *k, const struct attend *a, enum tile_kind kind, val item,
+                             val tile) {
+  assert(kind != TILE_FULL);
+  if (kind == TILE_EXACT || !a->plan->means) {
+    return mask_of_exact(k, a, item, tile);
+  }
+  val is_mean = is_ge(k, tile, a->exact_tiles), mean_tile = sub(k, tile, a->exact_tiles);
+  struct tile_mask means = mask_of_means(k, a, item, mean_tile, is_mean);
+  if (kind == TILE_MEANS) {
+    return means;
+  }
+  struct tile_mask exact = mask_of_exact(k, a, item, tile);
+  for (int w = 0; w < words_of(a); w++) {
+    means.words[w] = choose(k, is_mean, means.words[w], exact.words[w]);
+  }
+  means.bias.bias = choose(k, is_mean, means.bias.bias, exact.bias.bias);
+  return means;
 }
 
 void attend_apply_mask(struct ir *k, const struct attend *a, const struct frag *s,

@@ -216,6 +216,7 @@ static void choose_attend(struct arena *arena, struct plan *plan) {
       .dense = spec->attend.all_exact,
       .means = is_taylor(spec),
       .first_order = is_hybrid(spec),
+      .second_order = is_taylor(spec) && spec->attend.mass_second_order,
   };
   fixed.kernel.spill_budget = ATTEND_SPILLS;
   bool chosen = false;

@@ -80,10 +80,11 @@ struct plan_attend {
   int block;   /* keys per block: 64 */
   int q_stages, k_stages, v_stages;
   int producer_registers, consumer_registers;
-  bool dense;       /* every block exact, no list */
-  bool means;       /* mean tiles follow the exact tiles (taylor 0, hybrid) */
-  bool first_order; /* (g q) Hsum at the end (hybrid) */
-  bool edge;        /* first tile masked, last mean weighted by its own length: any N, any k */
+  bool dense;        /* every block exact, no list */
+  bool means;        /* mean tiles follow the exact tiles (taylor 0, hybrid) */
+  bool first_order;  /* (g q) Hsum at the end (hybrid) */
+  bool second_order; /* a mean's mass counts the spread of its keys: s += q^2 . k_variance */
+  bool edge;         /* first tile masked, last mean weighted by its own length: any N, any k */
   int q_offset, k_offset, v_offset, barrier_offset; /* shared-memory layout, bytes */
 };
 

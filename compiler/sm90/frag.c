@@ -169,6 +169,13 @@ void frag_a_load(struct ir *k, const struct frag_a *a, const struct tile *tile,
   }
 }
 
+void frag_a_square(struct ir *k, const struct frag_a *a) {
+  for (int i = 0; i < registers_a(a); i++) {
+    val pair = get(k, a->r[i]), lo = half_lo(k, pair), hi = half_hi(k, pair);
+    set(k, a->r[i], pack_half(k, mul(k, lo, lo), mul(k, hi, hi)));
+  }
+}
+
 void frag_a_scale_rows(struct ir *k, const struct frag_a *a, struct rowval x) {
   for (int i = 0; i < registers_a(a); i++) {
     val pair = get(k, a->r[i]), scale = x.r[i & 1];

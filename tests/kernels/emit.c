@@ -1,6 +1,6 @@
 /* emit: prints the PTX of the kernels that a plan asks for, or assembles it.
 
-   emit ptx|assemble drop|taylor_0|taylor_hybrid|dense mean|log_covariance 64|128
+   emit ptx|assemble drop|taylor_0[_second]|taylor_hybrid[_second]|dense mean|log_covariance 64|128
                      [bf16|fp16 64|96|128 GROUP]
 
    GROUP query heads share a key/value head.
@@ -29,9 +29,10 @@ static struct spec spec_of(char **word, bool has_shape) {
   spec.shape.head_dim = has_shape ? atoi(word[HEAD_DIM]) : 128;
   spec.shape.type = has_shape && strcmp(word[TYPE], "fp16") == 0 ? TYPE_FP16 : TYPE_BF16;
   spec.attend.all_exact = strcmp(word[TAIL], "dense") == 0;
-  spec.attend.rest = strcmp(word[TAIL], "drop") == 0       ? TAIL_DROP
-                     : strcmp(word[TAIL], "taylor_0") == 0 ? TAIL_TAYLOR_0
-                                                           : TAIL_TAYLOR_HYBRID;
+  spec.attend.rest = strcmp(word[TAIL], "drop") == 0           ? TAIL_DROP
+                     : strncmp(word[TAIL], "taylor_0", 8) == 0 ? TAIL_TAYLOR_0
+                                                               : TAIL_TAYLOR_HYBRID;
+  spec.attend.mass_second_order = strstr(word[TAIL], "_second") != NULL;
   spec.blocks.present = true;
   spec.blocks.query = atoi(word[QUERY]);
   spec.blocks.key = 64;
