@@ -31,6 +31,7 @@ TAILS = {  # spec: what becomes of the blocks that are not read
     MAIN: "their means, and one first-order term for all (hybrid)",
     DENSE: "there are none: every block is read",
 }
+SHARPER = (2, 3)  # the logits are also multiplied by these, to see when the tails stop helping
 TEXT_QUERIES = tokens.TEXT // QUERY
 SHOWN = {  # query block: what it shows; four blocks of two tiles make a row of the photograph
     1: "some text",
@@ -69,11 +70,11 @@ def options():
     p.add_argument("--build", default=ROOT / "build", help="build folder with bin/pisac and bin/pisa")
     p.add_argument("--out", help="where packs, arrays and index.html go; else BUILD/demo")
     p.add_argument("--device", help="cpu or cuda:N; else cuda:0 where there is a GPU, cpu elsewhere")
-    p.add_argument("--heads", type=int, help="of 24; else 24 on a GPU, 2 on a CPU")
+    p.add_argument("--heads", type=int, help="of 24; else 24 on a GPU, 6 on a CPU")
     o = p.parse_args()
     o.out = o.out or pathlib.Path(o.build) / "demo"
     o.device = o.device or ("cuda:0" if os.path.exists("/dev/nvidiactl") else "cpu")
-    o.heads = o.heads or (2 if o.device == "cpu" else tokens.HEADS)
+    o.heads = o.heads or (6 if o.device == "cpu" else tokens.HEADS)
     return o
 
 
@@ -87,7 +88,7 @@ def main():
     say(f"compiling specs/{MAIN}.pisa")
     packs = {MAIN: tools.build(MAIN)}
     plan = tools.call("pisac", "explain", ROOT / f"specs/{MAIN}.pisa", "--tokens", N, quiet=True)
-    print(plan)
+    print(plan, flush=True)
     say("compiling the specs to compare it with")
     packs |= {spec: tools.build(spec) for spec in TAILS if spec != MAIN}
     say(f"making {N} tokens of {PHOTO.name} for {o.heads} heads")
@@ -95,30 +96,38 @@ def main():
     q, k, v = tokens.make(png.read(photo), o.heads)
     for name, x in zip("qkv", (q, k, v)):
         np.save(tools.out / f"{name}.npy", tokens.to_bf16(x)[None])
-    results = [attend(tools, spec, packs[spec], o.device) for spec in TAILS]
-    dense = results[-1]["o"]
-    for r in results:
-        r["error"] = relative(r["o"], dense)
+    results = attend_all(tools, packs, o.device)
+    sharper = {factor: attend_all(tools, packs, o.device, factor) for factor in SHARPER}
     rows = [row(r, o) for r in results]
     head = ["spec", "the blocks not read", "error against dense", "FLOP of dense", clock(o)]
     print_table(head, rows)
     path = tools.out / "index.html"
-    page.write(path, photo, sections(o, head, rows, results, plan, spread(q[0], k[0])))
+    page.write(path, photo, sections(o, head, rows, results, sharper, plan, spread(q[0], k[0])))
     say(f"wrote {path}")
 
 
-def attend(tools, spec, pack, device):
+def attend_all(tools, packs, device, factor=1):
+    """One result per spec, with its error against dense; logits multiplied by |factor|."""
+    results = [attend(tools, spec, packs[spec], device, factor) for spec in TAILS]
+    for r in results:
+        r["error"] = relative(r["o"], results[-1]["o"])
+    return results
+
+
+def attend(tools, spec, pack, device, factor):
     """Output [H, N, D] of one pack, the blocks it read [H, NTq, kept] and the milliseconds it took."""
-    say(f"{spec} on {device}")
+    say(f"{spec} on {device}" + (f", logits times {factor}" if factor != 1 else ""))
     files = [a for name in "qkv" for a in (f"--{name}", tools.out / f"{name}.npy")]
     o, ids = tools.out / f"o_{spec}.npy", tools.out / f"blocks_{spec}.npy"
-    budget = [] if spec == DENSE else ["--density", DENSITY, "--blocks", ids]
+    budget = [] if spec == DENSE else ["--density", DENSITY]
+    extra = [] if spec == DENSE else ["--blocks", ids]
+    scale = ["--scale", factor / tokens.HEAD_DIM**0.5]
     start = time.monotonic()
-    tools.call("pisa", "run", pack, *files, "-o", o, *budget, "--device", device)
+    tools.call("pisa", "run", pack, *files, "-o", o, *budget, *extra, *scale, "--device", device)
     ms = 1e3 * (time.monotonic() - start)
-    if device != "cpu":
-        ms = bench(tools, pack, budget[:2])
-    blocks = np.load(ids)[0] if budget else None
+    if device != "cpu" and factor == 1:
+        ms = bench(tools, pack, budget)
+    blocks = np.load(ids)[0] if extra else None
     return {"spec": spec, "o": tokens.from_bf16(np.load(o)[0]), "blocks": blocks, "ms": ms}
 
 
@@ -174,7 +183,7 @@ def spread(q, k):
     return logits.std(axis=2).mean(), logits.mean(axis=2).std(axis=1).mean()
 
 
-def sections(o, head, rows, results, plan, logits):
+def sections(o, head, rows, results, sharper, plan, logits):
     """The page, as (heading, html) pairs."""
     main_result = next(r for r in results if r["spec"] == MAIN)
     kept = main_result["blocks"].shape[-1]
@@ -185,13 +194,13 @@ def sections(o, head, rows, results, plan, logits):
         f"<code>specs/{MAIN}.pisa</code>, compiled by <code>pisac</code>, ran on {where}: every block of 128 queries "
         f"reads {kept} of {N // KEY} blocks of 64 keys exactly, and approximates the rest.</p>"
         f'<p class="soft">The weights are seeded, not trained. In head 0 the logits spread by {logits[0]:.2f} inside a '
-        f"key block and by {logits[1]:.2f} between blocks. The approximation is good while the first number stays "
-        f"below about 1.</p>"
+        f"key block and by {logits[1]:.2f} between blocks (standard deviations).</p>"
     )
     return [
         ("One photograph through piecewise attention", intro + page.table(head, rows, list(TAILS).index(MAIN))),
         ("What is read exactly", read_blocks(main_result["blocks"])),
         ("Where the error is", error_maps(results)),
+        ("When the first-order term stops helping", limits(results, sharper, logits[0])),
         ("How it was made", page.listing("the spec", (ROOT / f"specs/{MAIN}.pisa").read_text()) +
          page.listing(f"pisac explain specs/{MAIN}.pisa --tokens {N}", plan)),
     ]
@@ -222,6 +231,21 @@ def error_maps(results):
         maps.append(page.figure(page.error_map(r["error"]["token"], low, high), r["spec"] + ".", caption))
     note = "<p>Relative L2 error of every query token against dense attention, all heads together; the strip above is text.</p>"
     return note + f'<div class="row">{"".join(maps)}</div>' + page.scale_bar(low, high)
+
+
+def limits(results, sharper, inside):
+    """Errors with the same tokens and larger logits."""
+    tails = [spec for spec in TAILS if spec != DENSE]
+    rows = []
+    for factor, some in {1: results, **sharper}.items():
+        error = {r["spec"]: r["error"]["all"] for r in some}
+        rows.append([f"times {factor}", f"{factor * inside:.2f}"] + [f"{100 * error[spec]:.1f} %" for spec in tails])
+    note = (
+        "<p>The tail expands around each block's mean, which is good while a query's logits spread by less than about 1 "
+        "inside a block. Here are the same tokens with larger logits. Attention then sits more in the blocks that are "
+        "read, so all errors fall; what to look at is how little the first-order term still adds to order 0.</p>"
+    )
+    return note + page.table(["logits", "spread inside a block", *tails], rows, -1)
 
 
 if __name__ == "__main__":
