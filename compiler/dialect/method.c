@@ -178,7 +178,9 @@ static MlirOperation route(const struct builder *b, MlirOperation means) {
   struct text attributes;
   text_init(&attributes);
   text_printf(&attributes, "query = %d, score = \"mean%s\", ", b->plan->route.query,
-              b->plan->route.log_covariance ? " + log covariance" : "");
+              b->plan->route.term == TERM_LOG_COVARIANCE     ? " + log covariance"
+              : b->plan->route.term == TERM_LOG_KEY_VARIANCE ? " + log key_variance"
+                                                             : "");
   print_budget(spec, &attributes);
   print_always(spec, &attributes);
   MlirOperation op = append(

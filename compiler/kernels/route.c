@@ -171,7 +171,7 @@ static void score(struct ir *k, const struct route *a) {
     val index = add(k, mul(k, a->kv_head, a->k_blocks), j);
     val row = at_row(k, ARG(k_mean), index, i32(k, a->plan->head_dim * HALF));
     struct mma_row mean = mma_row_load(k, row, a->plan->head_dim, &a->lanes);
-    val bias = a->plan->log_covariance ? log_covariance(k, a, index) : f32(k, 0);
+    val bias = a->plan->term == TERM_LOG_COVARIANCE ? log_covariance(k, a, index) : f32(k, 0);
     struct mma_scores dot = mma_multiply(k, &queries, &mean);
     store_keys(k, a, first, &dot, bias);
   }

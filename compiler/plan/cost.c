@@ -117,7 +117,7 @@ static void route(const struct plan *plan, struct costs *c) {
   struct cost *cost = launch(c, &p->kernel, ctas);
   double rows = heads * (double)c->query_blocks;
   double lists = rows * ((double)c->kept + 8) * 4 + rows * nt / 8;
-  double norms = p->log_covariance ? nt * 8 * FLOAT : 0;
+  double norms = p->term != TERM_NONE ? nt * 8 * FLOAT : 0;
   double parts = p->reduces_h ? (kv_heads + plan->target->sm_count - 1) * d * d * FLOAT : 0;
   double key_bytes = nt * d * ELEMENT + norms; /* of one head */
   cost->smem_bytes = (int)(16 * (128 * ceil_div(c->key_blocks, 128) + 4) * 4);

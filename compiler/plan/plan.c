@@ -34,6 +34,12 @@ int plan_always(const struct spec *spec, struct always_tokens out[PLAN_MAX_ALWAY
   return n;
 }
 
+int plan_window(const struct spec *spec) {
+  if (spec->route.always_window > 0)
+    return spec->route.always_window;
+  return spec->route.always_blocks & ALWAYS_DIAGONAL ? 0 : -1;
+}
+
 /* ---- what every kernel has ---- */
 
 /* Registers at entry of a kernel with setmaxnreg: all of the SM, shared evenly, in steps of 8. */
@@ -71,8 +77,12 @@ static bool is_hybrid(const struct spec *spec) {
   return !spec->attend.all_exact && spec->attend.rest == TAIL_TAYLOR_HYBRID;
 }
 
-static bool ranks_by_covariance(const struct spec *spec) {
-  return spec->route.kind == ROUTE_TOP_K && spec->route.term == TERM_LOG_COVARIANCE;
+static bool ranks_by(const struct spec *spec, enum spec_term term) {
+  return spec->route.kind == ROUTE_TOP_K && spec->route.term == term;
+}
+
+static bool is_second_order(const struct spec *spec) {
+  return is_taylor(spec) && spec->attend.mass_second_order;
 }
 
 /* Ring of |stages| (q, k and v block of one j), a 1 KB tile of ones for the row sums, barriers
@@ -93,13 +103,15 @@ static void choose_statistics(struct arena *arena, struct plan *plan) {
       .type = spec->shape.type,
       .head_dim = spec->shape.head_dim,
       .group = spec->shape.heads / spec->shape.kv_heads,
-      .block = 64,
+      .block = spec->blocks.key,
       .producer_registers = PRODUCER_REGISTERS,
       .consumer_registers = CONSUMER_REGISTERS,
       .wants_v = is_taylor(spec),
-      .wants_h = ranks_by_covariance(spec) || is_hybrid(spec),
-      .wants_h_norm = ranks_by_covariance(spec),
+      .wants_h = ranks_by(spec, TERM_LOG_COVARIANCE) || is_hybrid(spec),
+      .wants_h_norm = ranks_by(spec, TERM_LOG_COVARIANCE),
       .wants_h_sum = is_hybrid(spec),
+      .wants_variance = is_second_order(spec),
+      .wants_trace = ranks_by(spec, TERM_LOG_KEY_VARIANCE),
   };
   for (int stages = 6; stages >= 2; stages--) {
     statistics_layout(p, stages);
@@ -121,8 +133,10 @@ static void choose_route(struct plan *plan) {
       .head_dim = spec->shape.head_dim,
       .group = spec->shape.heads / spec->shape.kv_heads,
       .query = spec->blocks.query,
+      .key = spec->blocks.key,
       .rows_per_cta = 16,
-      .log_covariance = ranks_by_covariance(spec),
+      .term = spec->route.term,
+      .wants_window = plan_window(spec) >= 0,
       .reduces_h = is_hybrid(spec),
   };
 }
@@ -216,7 +230,7 @@ static void choose_attend(struct arena *arena, struct plan *plan) {
       .dense = spec->attend.all_exact,
       .means = is_taylor(spec),
       .first_order = is_hybrid(spec),
-      .second_order = is_taylor(spec) && spec->attend.mass_second_order,
+      .second_order = is_second_order(spec),
   };
   fixed.kernel.spill_budget = ATTEND_SPILLS;
   bool chosen = false;

@@ -38,21 +38,23 @@ struct plan_kernel {
   int spill_budget;    /* bytes of spill loads + stores a shipped pack may have */
 };
 
-/* One pass over q, k, v: block means, ||H_j||, sum of H_j (arXiv 2602.01077 section 3; DESIGN 6).
- */
+/* One pass over q, k, v: block means, ||H_j||, sum of H_j (arXiv 2602.01077 section 3; DESIGN 6),
+   variances of the key columns. */
 struct plan_statistics {
   struct plan_kernel kernel;
   enum spec_type type;
   int head_dim;
   int group;                       /* query heads per key/value head */
-  int block;                       /* rows per block: 64 */
+  int block;                       /* rows per block of q, k and v: the spec's key, 64 or 128 */
   int stages;                      /* ring depth; a stage holds the q, k and v block of one j */
   int producer_registers;          /* setmaxnreg of the loading warpgroup */
   int consumer_registers;          /* setmaxnreg of the two computing warpgroups */
   bool wants_v;                    /* v is read, v_mean written (Taylor tails) */
   bool wants_h;                    /* H_j is formed (log covariance or hybrid); implies v is read */
-  bool wants_h_norm;               /* h_norm2 written */
+  bool wants_h_norm;               /* h_norm2 written: parts of ||H_j||_F^2 */
   bool wants_h_sum;                /* h_part written */
+  bool wants_variance;             /* k_variance written (mass second_order) */
+  bool wants_trace;                /* h_norm2 written: parts of tr C_j (log key_variance) instead */
   int ones_offset, barrier_offset; /* shared-memory layout behind the ring, bytes */
 };
 
@@ -62,9 +64,12 @@ struct plan_route {
   enum spec_type type;
   int head_dim;
   int group;           /* query heads per key/value head */
-  int query;           /* rows per query block, 64 or 128 */
+  int query;           /* rows per query block, 64 or 128: key, or two of its blocks */
+  int key;             /* rows per key block, and per mean of q */
   int rows_per_cta;    /* 16: the m of mma.m16n8k16 */
-  bool log_covariance; /* score += ln(||H_j||_F + 1e-5) */
+  enum spec_term term; /* log covariance: score += ln(||H_j||_F + 1e-5); log key_variance:
+                          score += ln(max(tr C_j, 1e-8)) */
+  bool wants_window;   /* blocks around the diagonal may be forced (argument |window|) */
   bool reduces_h;      /* extra CTAs sum h_part into h_sum */
 };
 
@@ -76,8 +81,8 @@ struct plan_attend {
   int group;   /* query heads per key/value head */
   int tile_q;  /* rows of a query block: 128 (shared by two consumer warpgroups) or 64 */
   int streams; /* of items in a CTA: 1, or 2 when each consumer warpgroup has its own */
-  int tile_k;  /* keys per tile: 128 = two blocks */
-  int block;   /* keys per block: 64 */
+  int tile_k;  /* keys per tile: whole blocks */
+  int block;   /* keys per block: 64 or 128 */
   int q_stages, k_stages, v_stages;
   int producer_registers, consumer_registers;
   bool dense;        /* every block exact, no list */
@@ -109,6 +114,9 @@ enum { PLAN_MAX_ALWAYS = 4 };
 /* The forced blocks of |spec| as token ranges, `always first` and `always last` included; returns
  * how many. */
 int plan_always(const struct spec *spec, struct always_tokens out[PLAN_MAX_ALWAYS]);
+
+/* Blocks forced to each side of those that a query block touches; -1: none are. */
+int plan_window(const struct spec *spec);
 
 /* Plans |spec|, of which limits_of says that it can be built. |choices| is kept. Everything lives
  * in |arena|. */

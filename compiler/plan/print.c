@@ -49,7 +49,9 @@ static void route(const struct plan_route *p, struct text *out) {
   text_printf(out, "  query block     %d rows, %d blocks a CTA, head_dim %d\n", p->query,
               p->rows_per_cta, p->head_dim);
   text_printf(out, "  score           scale * mean(q) . mean(k)%s\n",
-              p->log_covariance ? " + ln(||H_j||_F + 1e-5)" : "");
+              p->term == TERM_LOG_COVARIANCE     ? " + ln(||H_j||_F + 1e-5)"
+              : p->term == TERM_LOG_KEY_VARIANCE ? " + ln(max(tr C_j, 1e-8))"
+                                                 : "");
   text_printf(out, "  sums H_j        %s\n", yes(p->reduces_h));
 }
 
