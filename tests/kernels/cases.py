@@ -1,18 +1,43 @@
-"""Random inputs, what the definitions make of them in double, and comparisons."""
+"""The plan on the command line, random inputs, what the definitions make of them in double, and comparisons."""
 import subprocess
 import sys
 
 import numpy as np
 
-from machine import F32, bf16_to_f32, f32_to_bf16
+from machine import F32, bf16_to_f32, f32_to_bf16, half_to_f32
 from ptx import Kernel
 
-D, BLOCK = 128, 64
+BLOCK = 64
+
+
+class Plan:
+    """EMIT PLAN on the command line, PLAN being TAIL TERM QUERY [TYPE HEAD_DIM GROUP] as emit.c takes it."""
+
+    def __init__(self, words):
+        self.emit, self.words = words[0], words[1:]
+        self.tail, self.term, query, *shape = self.words
+        self.query = int(query)
+        self.type, head_dim, group = shape or ("bf16", 128, 1)
+        self.head_dim, self.group = int(head_dim), int(group)
+
+
+PLAN = Plan(sys.argv[1:])
+D, GROUP, IS_FP16 = PLAN.head_dim, PLAN.group, PLAN.type == "fp16"
+ULP = 2.0 ** (-10 if IS_FP16 else -7)  # between neighbours, relative to the smaller, at most
+H_GAIN = 64 if IS_FP16 else 1  # PISA_FP16_H_GAIN
+
+
+def to_bits(x):
+    x = np.asarray(x).astype(F32)
+    return x.astype(np.float16).view(np.uint16) if IS_FP16 else f32_to_bf16(x)
+
+
+def from_bits(bits):
+    return half_to_f32(bits, not IS_FP16)
 
 
 def kernel_of(entry):
-    """From the command line: EMIT TAIL TERM QUERY."""
-    emit, *plan = sys.argv[1:]
+    emit, plan = PLAN.emit, PLAN.words
     text = subprocess.run([emit, "ptx", *plan], check=True, capture_output=True, text=True).stdout
     np.seterr(all="ignore")
     return Kernel(text, entry)
@@ -23,25 +48,27 @@ def blocks_of(n, size):
 
 
 def rounded(x):
-    return bf16_to_f32(f32_to_bf16(x.astype(F32))).astype(np.float64)
+    return from_bits(to_bits(x)).astype(np.float64)
 
 
 class Case:
-    """q, k, v [B, H, N, D] and their block statistics."""
+    """q [B, G Hk, Nq, D], k and v [B, Hk, Nk, D], |size| of each, and their block statistics."""
 
-    def __init__(self, seed, batch, heads, n_q, n_k):
+    def __init__(self, seed, batch, kv_heads, n_q, n_k, size=(1, 1, 1)):
         rng = np.random.default_rng(seed)
-        self.batch, self.heads, self.n_q, self.n_k = batch, heads, n_q, n_k
-        self.bits = [f32_to_bf16(rng.standard_normal((batch, heads, n, D)).astype(F32)) for n in (n_q, n_k, n_k)]
-        self.q, self.k, self.v = (bf16_to_f32(x).astype(np.float64).reshape(batch * heads, -1, D) for x in self.bits)
-        self.bh, self.nq64, self.nt = batch * heads, blocks_of(n_q, BLOCK), blocks_of(n_k, BLOCK)
-        self.blocks = max(self.nq64, self.nt)
+        self.batch, self.kv_heads, self.heads, self.n_q, self.n_k = batch, kv_heads, GROUP * kv_heads, n_q, n_k
+        shapes = (batch, self.heads, n_q, D), (batch, kv_heads, n_k, D), (batch, kv_heads, n_k, D)
+        self.bits = [to_bits(rng.standard_normal(shape) * x) for shape, x in zip(shapes, size)]
+        self.q, self.k, self.v = (from_bits(x).astype(np.float64).reshape(-1, x.shape[2], D) for x in self.bits)
+        self.bh, self.bhk = batch * self.heads, batch * kv_heads
+        self.nq64, self.nt = blocks_of(n_q, BLOCK), blocks_of(n_k, BLOCK)
+        self.blocks = max(GROUP * self.nq64, self.nt)
 
     def mean(self, x):
         return np.stack([x[:, j:j + BLOCK].mean(1) for j in range(0, x.shape[1], BLOCK)], 1)
 
     def h(self):
-        out = np.empty((self.bh, self.nt, D, D))
+        out = np.empty((self.bhk, self.nt, D, D))
         for j in range(self.nt):
             k, v = (x[:, j * BLOCK:(j + 1) * BLOCK] for x in (self.k, self.v))
             out[:, j] = (k - k.mean(1, keepdims=True)).transpose(0, 2, 1) @ v
@@ -56,12 +83,12 @@ def close(name, got, want, absolute, relative=0.0):
 
 
 def slot_sums(parts, c, ctas):
-    """Sum of a head's partial sums over the CTAs whose range meets the head, and the list of used slots."""
-    total, used = c.bh * c.blocks, set()
-    sums = np.zeros((c.bh, D, D))
+    """Sum of a key/value head's partial sums over the CTAs whose range meets the head, and the list of used slots."""
+    total, used = c.bhk * c.blocks, set()
+    sums = np.zeros((c.bhk, D, D))
     for cta in range(ctas):
         lo, hi = total * cta // ctas, total * (cta + 1) // ctas
-        for head in range(c.bh):
+        for head in range(c.bhk):
             if max(lo, head * c.blocks) < min(hi, (head + 1) * c.blocks):
                 assert cta + head not in used
                 used.add(cta + head)

@@ -1,13 +1,11 @@
-"""usage: check_route.py EMIT TAIL TERM QUERY: lists, masks, ids and Hsum of the route kernel against their definitions."""
-import sys
-
+"""usage: check_route.py EMIT PLAN: lists, masks, ids and Hsum of the route kernel against their definitions."""
 import numpy as np
 
-from cases import BLOCK, D, Case, blocks_of, close, kernel_of, rounded, slot_sums
-from machine import F32, Global, bf16_to_f32, f32_to_bf16
+from cases import BLOCK, D, GROUP, PLAN, ULP, Case, blocks_of, close, from_bits, kernel_of, rounded, slot_sums, to_bits
+from machine import F32, Global
 
 NEVER = (0, 0)
-CASES = (  # batch, heads, n_q, n_k, keep, CTAs of statistics, always, equal and strange scores, ids
+CASES = (  # batch, key/value heads, n_q, n_k, keep, CTAs of statistics, always, equal and strange scores, ids
     (1, 1, 64, 64, 1, 1, (), False, True),
     (1, 2, 64 * 33 + 5, 64 * 9 - 7, 3, 5, (), False, True),
     (2, 1, 300, 64 * 40, 5, 7, ((39, 40), (0, 1)), False, False),
@@ -17,7 +15,7 @@ CASES = (  # batch, heads, n_q, n_k, keep, CTAs of statistics, always, equal and
 
 
 def query_means(c, query, q_mean):
-    """bf16 means of whole query blocks from those of 64 rows."""
+    """Rounded means of whole query blocks from those of 64 rows."""
     if query == BLOCK:
         return q_mean
     out = np.empty((c.bh, blocks_of(c.n_q, query), D))
@@ -33,34 +31,34 @@ def query_means(c, query, q_mean):
 def check_route(kernel, c, query, keep, ctas, covariance, reduces, always=(), specials=False, ids_wanted=True, seed=5):
     rng = np.random.default_rng(seed)
     ntq = blocks_of(c.n_q, query)
-    q_bits, k_bits = (f32_to_bf16(x.astype(F32)) for x in (c.mean(c.q) * 8, c.mean(c.k) * 8))
-    h_norm2 = rng.uniform(0, 50, (c.bh, c.nt, 8)).astype(F32)
+    q_bits, k_bits = (to_bits(x) for x in (c.mean(c.q) * 8, c.mean(c.k) * 8))
+    h_norm2 = rng.uniform(0, 50, (c.bhk, c.nt, 8)).astype(F32)
     if specials:  # equal keys, zeros of both signs, nan, infinite norms
         k_bits[:, 1::7] = k_bits[:, :1]
         k_bits[:, 2::9] = 0
         k_bits[:, 3::11] = 0x8000
-        k_bits[:, 5] = 0x7FC0
+        k_bits[:, 5] = to_bits(np.nan)
         h_norm2[:] = h_norm2[:, :1]
-    h_part = rng.standard_normal((c.bh + ctas - 1, D, D)).astype(F32)
+    h_part = rng.standard_normal((c.bhk + ctas - 1, D, D)).astype(F32)
     memory = Global(64 << 20)
     list_stride, mask_words = (keep + 3) // 4 * 4 + 8, (c.nt + 127) // 128 * 4 + 4
     inputs = [memory.array(x) for x in (q_bits, k_bits, h_norm2, h_part)]
     lists = memory.empty((c.bh, ntq, list_stride), np.int32)
     masks = memory.empty((c.bh, ntq, mask_words), np.uint32)
     ids = memory.empty((c.bh, ntq, keep), np.int32) if ids_wanted else 0
-    h_sum = memory.empty((c.bh, D, D), np.uint16)
+    h_sum = memory.empty((c.bhk, D, D), np.uint16)
     row_tiles, scale, h_scale = blocks_of(ntq, 16), 0.0883883476, 0.001
     ranges = [x for r in (list(always) + [NEVER] * 4)[:4] for x in r]
     shared = 16 * (128 * blocks_of(c.nt, 128) + 4) * 4
-    kernel.launch(c.bh * (row_tiles + (4 if reduces else 0)), shared, memory,
+    kernel.launch(c.bh * row_tiles + (c.bhk * D // 32 if reduces else 0), shared, memory,
                   [*inputs, lists, masks, ids, h_sum, c.bh, c.n_q, c.n_k, keep, list_stride, mask_words, row_tiles, ctas,
                    c.blocks, *ranges, scale, h_scale])
     with np.errstate(all="ignore"):
-        qm = query_means(c, query, bf16_to_f32(q_bits).astype(np.float64))
-        km = bf16_to_f32(k_bits).astype(np.float64)
+        qm = query_means(c, query, from_bits(q_bits).astype(np.float64))
+        km = np.repeat(from_bits(k_bits).astype(np.float64), GROUP, 0)
         score = np.einsum("hid,hjd->hij", qm, km) * F32(scale)
         if covariance:
-            score += np.log(np.sqrt(h_norm2.astype(np.float64).sum(2)) + 1e-5)[:, None]
+            score += np.repeat(np.log(np.sqrt(h_norm2.astype(np.float64).sum(2)) + 1e-5), GROUP, 0)[:, None]
     score[np.isnan(score)] = -np.inf
     for begin, end in always:
         score[:, :, begin:end] = np.inf
@@ -88,18 +86,18 @@ def check_route(kernel, c, query, keep, ctas, covariance, reduces, always=(), sp
         assert (memory.read(ids, (c.bh, ntq, keep), np.int32) == got[:, :, :keep]).all(), "ids"
     if reduces:
         sums, _ = slot_sums(h_part.astype(np.float64), c, ctas)
-        close("h_sum", bf16_to_f32(memory.read(h_sum, (c.bh, D, D), np.uint16)), sums * h_scale, 1e-9, 2.0 ** -8)
+        close("h_sum", from_bits(memory.read(h_sum, (c.bhk, D, D), np.uint16)), sums * h_scale, 1e-7, ULP / 2)
     return swaps
 
 
 def main():
-    tail, term, query = sys.argv[2:5]
     kernel = kernel_of("pisa_route")
     for i, (batch, heads, n_q, n_k, keep, ctas, *rest) in enumerate(CASES):
         c = Case(i, batch, heads, n_q, n_k)
-        plan = int(query), keep, min(ctas, c.bh * c.blocks), term == "log_covariance", tail == "taylor_hybrid"
+        covariance, reduces = PLAN.term == "log_covariance", PLAN.tail == "taylor_hybrid"
+        plan = PLAN.query, keep, min(ctas, c.bhk * c.blocks), covariance, reduces
         swaps = check_route(kernel, c, *plan, *rest)
-        print(f"B {batch} H {heads} Nq {n_q} Nk {n_k} keep {keep}: right, {swaps} swaps", flush=True)
+        print(f"B {batch} Hk {heads} Nq {n_q} Nk {n_k} keep {keep}: right, {swaps} swaps", flush=True)
 
 
 main()

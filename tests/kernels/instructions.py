@@ -132,9 +132,16 @@ class Instructions(Units):
             a, b, d = self.get(o[1], t), self.get(o[2], t), o[0]
             wide = {S32: S64, U32: U64, np.uint16: U32}[t]
             return lambda w: w.set(d, (a(w).astype(wide) * b(w).astype(wide)).view(U32 if wide == U32 else U64))
+        if ".hi." in op:
+            t = self.type_of(op)
+            wide, store = {S32: (S64, U32), U32: (U64, U32)}[t]
+            a, b, d = self.get(o[1], t), self.get(o[2], t), o[0]
+            return lambda w: w.set(d, (a(w).astype(wide) * b(w).astype(wide) >> wide(32)).astype(store))
+        assert ".lo." in op or op.endswith("f32"), op
         return self.binary(op, o, np.multiply)
 
     def op_mad(self, op, o):
+        assert ".hi." not in op, op
         t = self.type_of(op)
         a, b, c, d = self.get(o[1], t), self.get(o[2], t), self.get(o[3], t), o[0]
         if ".wide." in op:

@@ -41,6 +41,8 @@ class Kernel(Instructions):
 
     def __init__(self, ptx, entry):
         whole = re.search(r"\.entry " + entry + r"\((.*?)\)(.*?)\n\}", ptx, re.S)
+        shared = re.search(r"// " + entry + r" shared (\d+)", ptx)  # as emit prints it
+        self.shared = int(shared.group(1)) if shared else 0
         self.threads = int(re.search(r"\.reqntid (\d+)", whole.group(2)).group(1))
         self.entry = entry
         body = whole.group(2)[whole.group(2).index("{") + 1:]
