@@ -1,9 +1,12 @@
 /* emit: prints the PTX of the kernels that a plan asks for, or assembles it.
 
-   emit ptx|assemble drop|taylor_0[_second]|taylor_hybrid[_second]|dense mean|log_covariance 64|128
-                     [bf16|fp16 64|96|128 GROUP]
+   emit ptx|assemble drop|taylor_0[_second]|taylor_hybrid[_second]|dense
+                     mean[_window]|log_covariance[_window]|log_key_variance[_window] 64|128
+                     [bf16|fp16 64|96|128 GROUP [64|128]]
 
-   GROUP query heads share a key/value head.
+   _second counts the spread of a mean's keys, _window lets blocks around the diagonal be forced.
+   Numbers are the rows of a query block, head_dim, how many query heads share a key/value head and
+   the keys of a block.
    In front of the PTX, "// ENTRY shared BYTES" says what each launch takes. `assemble` fails where
    ptxas reports spills of statistics or route, more of attend than its budget, other registers at
    entry than the plan says, or gives any warning; it exits 77 without ptxas. */
@@ -20,9 +23,16 @@
 
 enum { SKIPPED = 77 };
 
-enum { TAIL = 2, TERM, QUERY, TYPE, HEAD_DIM, GROUP, N_WORDS };
+enum { TAIL = 2, TERM, QUERY, TYPE, HEAD_DIM, GROUP, KEY, N_WORDS };
 
-static struct spec spec_of(char **word, bool has_shape) {
+static enum spec_term term_of(const char *word) {
+  return strncmp(word, "log_covariance", 14) == 0     ? TERM_LOG_COVARIANCE
+         : strncmp(word, "log_key_variance", 16) == 0 ? TERM_LOG_KEY_VARIANCE
+                                                      : TERM_NONE;
+}
+
+static struct spec spec_of(char **word, int n_words) {
+  bool has_shape = n_words > TYPE;
   struct spec spec = {.name = "test", .target = TARGET_SM_90A};
   spec.shape.kv_heads = 2;
   spec.shape.heads = 2 * (has_shape ? atoi(word[GROUP]) : 1);
@@ -35,9 +45,10 @@ static struct spec spec_of(char **word, bool has_shape) {
   spec.attend.mass_second_order = strstr(word[TAIL], "_second") != NULL;
   spec.blocks.present = true;
   spec.blocks.query = atoi(word[QUERY]);
-  spec.blocks.key = 64;
+  spec.blocks.key = n_words > KEY ? atoi(word[KEY]) : 64;
   spec.route.kind = spec.attend.all_exact ? ROUTE_NONE : ROUTE_TOP_K;
-  spec.route.term = strcmp(word[TERM], "mean") == 0 ? TERM_NONE : TERM_LOG_COVARIANCE;
+  spec.route.term = term_of(word[TERM]);
+  spec.route.always_window = strstr(word[TERM], "_window") != NULL;
   return spec;
 }
 
@@ -99,11 +110,11 @@ static int assemble(const struct plan *plan, const struct text *ptx, struct aren
 }
 
 int main(int argc, char **argv) {
-  if (argc != TYPE && argc != N_WORDS) {
-    fprintf(stderr, "usage: emit ptx|assemble TAIL TERM QUERY [TYPE HEAD_DIM GROUP]\n");
+  if (argc != TYPE && argc != KEY && argc != N_WORDS) {
+    fprintf(stderr, "usage: emit ptx|assemble TAIL TERM QUERY [TYPE HEAD_DIM GROUP [KEY]]\n");
     return 1;
   }
-  struct spec spec = spec_of(argv, argc == N_WORDS);
+  struct spec spec = spec_of(argv, argc);
   struct arena arena;
   arena_init(&arena);
   const struct plan *plan = plan_choose(&arena, &spec, &target_sm90a, "");
