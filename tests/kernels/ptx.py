@@ -91,30 +91,34 @@ class Kernel(Instructions):
                 return True
 
     def diverged_step(self, w):
+        """One instruction of the lanes that are least far; of others where those wait."""
+        blocked = False
         for pc in np.unique(w.pcs[w.live]):
             mask = w.live & (w.pcs == pc)
             whole = bool((mask == w.live).all())
             if whole:
                 w.converged, w.pc, w.mask, w.full = True, int(pc), w.live.copy(), bool(w.live.all())
                 return None
-            if not self.sync[pc]:
-                break
-        else:
-            raise Fault(f"lanes meet at different warp-wide instructions: "
-                        f"{[self.source[p] for p in np.unique(w.pcs[w.live])]}")
-        w.mask, w.full = mask, False
-        result = self.code[pc](w)
-        if result is BLOCKED:
+            if self.sync[pc]:
+                continue
+            w.mask, w.full = mask, False
+            result = self.code[pc](w)
+            if result is BLOCKED:
+                blocked = True
+                continue
+            if result is None:
+                w.pcs[mask] = pc + 1
+            elif isinstance(result, int):
+                w.pcs[mask] = result
+            else:
+                taken, target = result
+                w.pcs[mask] = pc + 1
+                w.pcs[taken] = target
+            return None
+        if blocked:
             return BLOCKED
-        if result is None:
-            w.pcs[mask] = pc + 1
-        elif isinstance(result, int):
-            w.pcs[mask] = result
-        else:
-            taken, target = result
-            w.pcs[mask] = pc + 1
-            w.pcs[taken] = target
-        return None
+        raise Fault(f"lanes meet at different warp-wide instructions: "
+                    f"{[self.source[p] for p in np.unique(w.pcs[w.live])]}")
 
     # ---- launching
 
