@@ -5,7 +5,8 @@
 #define PLAIN(tokens, heads)                                                                       \
   .name = "random", .batch = 1, .kv_heads = (heads), .n_q = (tokens), .n_k = (tokens)
 
-/* Of 36 blocks (2253 tokens) these touch the first, two in the middle and the last three. */
+/* Of 36 blocks (2253 tokens, 64 a block) these touch the first, two in the middle and the last
+   three. */
 const struct pisa_always verify_always[VERIFY_N_ALWAYS] = {
     {PISA_ALWAYS_FIRST, 0, 64}, {PISA_ALWAYS_RANGE, 190, 193}, {PISA_ALWAYS_LAST, 0, 100}};
 
@@ -79,6 +80,38 @@ const struct verify_case verify_cases[] = {
      .keep = 1,
      .routed = true,
      .always = true},
+    /* forced blocks beside the diagonal: a run-time argument where the spec has any */
+    {.name = "window_none",
+     .batch = 1,
+     .kv_heads = 2,
+     .n_q = 1000,
+     .n_k = 1000,
+     .windowed = true,
+     .window = -1},
+    {.name = "window_0",
+     .batch = 1,
+     .kv_heads = 2,
+     .n_q = 2253,
+     .n_k = 2253,
+     .keep = 1,
+     .windowed = true},
+    {.name = "window_7",
+     .batch = 1,
+     .kv_heads = 2,
+     .n_q = 2500,
+     .n_k = 2253,
+     .keep = 12,
+     .always = true,
+     .windowed = true,
+     .window = 7},
+    {.name = "window_past", /* most query blocks lie behind the last key */
+     .batch = 1,
+     .kv_heads = 2,
+     .n_q = 3000,
+     .n_k = 700,
+     .keep = 1,
+     .windowed = true,
+     .window = 2},
     {.name = "keep_all",
      .batch = 1,
      .kv_heads = 2,
@@ -110,6 +143,21 @@ const struct verify_case verify_cases[] = {
      .n_k = 16500,
      .keep = 1,
      .routed = true}, /* three tiles of means */
+    {.name = "spread",
+     .input = VERIFY_SPREAD,
+     .batch = 1,
+     .kv_heads = 2,
+     .n_q = 1000,
+     .n_k = 2253,
+     .keep = 5,
+     .routed = true},
+    {.name = "equal_keys",
+     .input = VERIFY_EQUAL_KEYS,
+     .batch = 1,
+     .kv_heads = 2,
+     .n_q = 500,
+     .n_k = 1000,
+     .routed = true},
     {.name = "large", .input = VERIFY_LARGE, .batch = 1, .kv_heads = 3, .n_q = 1000, .n_k = 1000},
     {.name = "gain", .input = VERIFY_GAIN, .batch = 1, .kv_heads = 2, .n_q = 500, .n_k = 2048},
     {.name = "gain_long",
@@ -117,7 +165,8 @@ const struct verify_case verify_cases[] = {
      .batch = 1,
      .kv_heads = 2,
      .n_q = 32760,
-     .n_k = 32760},
+     .n_k = 32760,
+     .routed = true},
     {.name = "constant_v",
      .input = VERIFY_CONSTANT_V,
      .batch = 1,
