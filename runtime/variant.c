@@ -31,6 +31,33 @@ static bool same(const char *a, size_t a_length, const char *b, size_t b_length)
   return a_length == b_length && !memcmp(a, b, a_length);
 }
 
+/* What a plain decimal says: its digits without the zeros that say nothing. */
+struct decimal {
+  const char *whole, *fraction;
+  size_t whole_length, fraction_length;
+};
+
+static bool read_decimal(const char *text, size_t length, struct decimal *out) {
+  static const char digits[] = "0123456789";
+  size_t whole = strspn(text, digits), zeros = strspn(text, "0");
+  size_t fraction = whole < length && text[whole] == '.' ? strspn(text + whole + 1, digits) : 0;
+  if (whole == 0 || length != (fraction ? whole + 1 + fraction : whole))
+    return false;
+  *out = (struct decimal){text + zeros, text + whole + 1, whole - zeros, fraction};
+  while (out->fraction_length && out->fraction[out->fraction_length - 1] == '0')
+    out->fraction_length--;
+  return true;
+}
+
+/* The same word, or the same number: 0.10 is 0.1. */
+static bool same_value(const struct choice *a, const struct choice *b) {
+  struct decimal x, y;
+  if (read_decimal(a->value, a->value_length, &x) && read_decimal(b->value, b->value_length, &y))
+    return same(x.whole, x.whole_length, y.whole, y.whole_length) &&
+           same(x.fraction, x.fraction_length, y.fraction, y.fraction_length);
+  return same(a->value, a->value_length, b->value, b->value_length);
+}
+
 static bool find_choice(const char *choices, const struct choice *name, struct choice *out) {
   for (const char *word = choices; *word; word = next_word(word))
     if (read_choice(word, out) && same(out->name, out->name_length, name->name, name->name_length))
@@ -40,8 +67,7 @@ static bool find_choice(const char *choices, const struct choice *name, struct c
 
 static bool has_setting(const char *choices, const struct choice *setting) {
   struct choice found;
-  return find_choice(choices, setting, &found) &&
-         same(found.value, found.value_length, setting->value, setting->value_length);
+  return find_choice(choices, setting, &found) && same_value(&found, setting);
 }
 
 static bool is_set(const struct choice *name, const char *const *settings, int n) {

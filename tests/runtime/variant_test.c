@@ -9,6 +9,8 @@ static void check_two(const pisa_pack *pack) {
   const char *quarter[] = {"density=0.25"}, *eighth[] = {"density=0.125"};
   const char *half[] = {"density=0.5"}, *unknown[] = {"tile=3"}, *prefix[] = {"dens=0.25"};
   const char *twice[] = {"density=0.25", "density=0.125"}, *bare[] = {"density"}, *empty[] = {"=1"};
+  const char *longer[] = {"density=00.2500"}, *shorter[] = {"density=0.2"};
+  const char *odd[] = {"density=.25"}, *dots[] = {"density=0.25."}, *more[] = {"density=0.251"};
   const char *spaced[] = {"density=0.25 x=1"}, *null[] = {NULL};
   CHECK_OK(pisa_pack_find_variant(pack, NULL, 0, &found, &error), error);
   CHECK_INT(found, 0);
@@ -16,6 +18,13 @@ static void check_two(const pisa_pack *pack) {
   CHECK_INT(found, 1);
   CHECK_OK(pisa_pack_find_variant(pack, eighth, 1, &found, &error), error);
   CHECK_INT(found, 0);
+  found = 7;
+  CHECK_OK(pisa_pack_find_variant(pack, longer, 1, &found, &error), error); /* the same number */
+  CHECK_INT(found, 1);
+  const char *const *const others[] = {shorter, odd, dots, more};
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+    CHECK_FAILS(pisa_pack_find_variant(pack, others[i], 1, &found, &error), PISA_UNSUPPORTED, error,
+                "no variant has these settings");
   found = 7;
   CHECK_FAILS(pisa_pack_find_variant(pack, half, 1, &found, &error), PISA_UNSUPPORTED, error,
               "'density=0.125', 'density=0.25'");
