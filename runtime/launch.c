@@ -103,6 +103,8 @@ static void fill_statistics(const struct job *job, struct statistics_args *args)
       .n_q = (int32_t)s->n_q,
       .n_k = (int32_t)s->n_k,
       .blocks = job->layout.stat_blocks,
+      .k_variance = part_address(job, PISA_WORKSPACE_K_VARIANCE),
+      .variance_scale = s->scale / 2,
   };
 }
 
@@ -142,6 +144,7 @@ static void fill_route(const struct job *job, struct route_args *args) {
       .always_3_end = (int32_t)s->always[3].end,
       .scale = s->scale,
       .h_scale = h_scale(job),
+      .window = job->method->has_window ? (int32_t)job->method->window : -1,
   };
 }
 
@@ -171,13 +174,15 @@ static pisa_status fill_attend(const struct job *job, struct attend_args *args, 
   pisa_status status = encode_part(job, PISA_WORKSPACE_K_MEAN, s->nt, &args->k_mean, error);
   if (!status)
     status = encode_part(job, PISA_WORKSPACE_V_MEAN, s->nt, &args->v_mean, error);
-  return status
-             ? status
-             : encode_part(job, PISA_WORKSPACE_H_SUM, job->method->head_dim, &args->h_sum, error);
+  if (!status)
+    status = encode_part(job, PISA_WORKSPACE_H_SUM, job->method->head_dim, &args->h_sum, error);
+  return status ? status
+                : encode_part(job, PISA_WORKSPACE_K_VARIANCE, s->nt, &args->k_variance, error);
 }
 
-enum pisa_kernel_id pisa_attend_kernel(const struct pisa_shape *shape) {
-  bool whole = shape->n_k % PISA_SUB_BLOCK == 0;
+enum pisa_kernel_id pisa_attend_kernel(const struct pisa_method *method,
+                                       const struct pisa_shape *shape) {
+  bool whole = shape->n_k % method->key == 0;
   return whole && shape->kept >= 2 ? PISA_KERNEL_ATTEND : PISA_KERNEL_ATTEND_EDGE;
 }
 
@@ -223,7 +228,7 @@ static pisa_status enqueue_route(const struct job *job, struct route_args *args,
 static pisa_status enqueue_attend(const struct job *job, struct attend_args *args,
                                   pisa_error *error) {
   void *list[] = {PISA_ATTEND_ARGS(ADDRESS)};
-  enum pisa_kernel_id id = pisa_attend_kernel(&job->shape);
+  enum pisa_kernel_id id = pisa_attend_kernel(job->method, &job->shape);
   return enqueue(job, id, pisa_min(job->module->limits.sm_count, args->items),
                  job->module->kernels[id].smem_bytes, list, error);
 }

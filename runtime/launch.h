@@ -19,6 +19,7 @@ pisa_status pisa_launch_some(const pisa_module *module, const pisa_attention *ca
 
 /* Which of attend and attend_edge serves the shape: attend needs whole blocks and a full first
  * tile. */
-enum pisa_kernel_id pisa_attend_kernel(const struct pisa_shape *shape);
+enum pisa_kernel_id pisa_attend_kernel(const struct pisa_method *method,
+                                       const struct pisa_shape *shape);
 
 #endif

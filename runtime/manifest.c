@@ -81,6 +81,8 @@ static bool read_blocks(struct pisa_lines *lines, struct pisa_method *m) {
   if (!pisa_lines_expect(lines, "blocks") || !pisa_lines_split(lines, 2) ||
       !read_block_size(lines, "query", &m->query) || !read_block_size(lines, "key", &m->key))
     return false;
+  if (m->query < m->key)
+    return pisa_lines_fail(lines, "query is %d, must not be less than key, %d", m->query, m->key);
   pisa_lines_next(lines);
   return true;
 }
@@ -105,11 +107,11 @@ static bool read_density(struct pisa_lines *lines, struct pisa_method *m) {
 
 static bool read_top_k(struct pisa_lines *lines, struct pisa_method *m) {
   static const char *const scores[] = {"mean"};
-  static const char *const terms[] = {"none", "log_covariance"};
+  static const char *const terms[] = {"none", "log_covariance", "log_key_variance"};
   static const char *const budgets[] = {"density", "keep"};
   int score, term, budget;
   if (!pisa_lines_split(lines, 6) || !pisa_lines_word(lines, "score", scores, 1, &score) ||
-      !pisa_lines_word(lines, "term", terms, 2, &term) ||
+      !pisa_lines_word(lines, "term", terms, 3, &term) ||
       !pisa_lines_word(lines, "budget", budgets, 2, &budget) || !read_density(lines, m) ||
       !pisa_lines_number(lines, "keep", 0, MAX_TOKENS, &m->keep))
     return false;
@@ -134,7 +136,17 @@ static bool read_route(struct pisa_lines *lines, struct draft *draft) {
   return true;
 }
 
+static bool read_window(struct pisa_lines *lines, struct pisa_method *m) {
+  if (m->has_window)
+    return pisa_lines_fail(lines, "'always window' is given twice");
+  m->has_window = true;
+  return pisa_lines_split(lines, 1) &&
+         pisa_lines_number(lines, "window", 0, MAX_TOKENS, &m->window);
+}
+
 static bool read_always_entry(struct pisa_lines *lines, struct pisa_method *m) {
+  if (!strncmp(lines->rest, "window=", 7))
+    return read_window(lines, m);
   if (m->n_always == PISA_MAX_ALWAYS)
     return pisa_lines_fail(lines, "there are more than %d 'always' lines", PISA_MAX_ALWAYS);
   struct pisa_always *always = &m->always[m->n_always++];
@@ -148,7 +160,8 @@ static bool read_always_entry(struct pisa_lines *lines, struct pisa_method *m) {
   }
   char *dots = strstr(field, "..");
   if (strncmp(field, "range=", 6) || !dots)
-    return pisa_lines_fail(lines, "'%.40s' is none of first=n, last=n, range=a..b", field);
+    return pisa_lines_fail(lines, "'%.40s' is none of first=n, last=n, range=a..b, window=n",
+                           field);
   *dots = '\0';
   return pisa_lines_parse(lines, "begin of always", field + 6, 0, MAX_TOKENS, &always->begin) &&
          pisa_lines_parse(lines, "end of always", dots + 2, always->begin + 1, MAX_TOKENS,
@@ -157,8 +170,11 @@ static bool read_always_entry(struct pisa_lines *lines, struct pisa_method *m) {
 
 /* The 'always' lines here replace those read before; 'always none' replaces them by nothing. */
 static bool read_always(struct pisa_lines *lines, struct pisa_method *m) {
-  if (pisa_lines_at(lines, "always"))
+  if (pisa_lines_at(lines, "always")) {
     m->n_always = 0;
+    m->has_window = false;
+    m->window = 0;
+  }
   if (pisa_lines_at(lines, "always") && !strcmp(lines->rest, "none")) {
     pisa_lines_next(lines);
     return true;
@@ -171,18 +187,31 @@ static bool read_always(struct pisa_lines *lines, struct pisa_method *m) {
   return true;
 }
 
-static bool read_attend(struct pisa_lines *lines, struct pisa_method *m) {
+/* "selected=exact rest=taylor_0 mass=zeroth_order"; dropped blocks have no mass. */
+static bool read_rest(struct pisa_lines *lines, struct pisa_method *m) {
   static const char *const tails[] = {"drop", "taylor_0", "taylor_hybrid"};
+  static const char *const masses[] = {"zeroth_order", "second_order"};
   static const char *const exact[] = {"exact"};
-  int tail = PISA_TAIL_DROP, ignored;
+  bool drop = strstr(lines->rest, "rest=drop") != NULL;
+  int tail, mass = PISA_MASS_ZEROTH_ORDER, ignored;
+  if (!pisa_lines_split(lines, drop ? 2 : 3) ||
+      !pisa_lines_word(lines, "selected", exact, 1, &ignored) ||
+      !pisa_lines_word(lines, "rest", tails, 3, &tail) ||
+      (!drop && !pisa_lines_word(lines, "mass", masses, 2, &mass)))
+    return false;
+  m->tail = (enum pisa_tail)tail;
+  m->mass = (enum pisa_mass)mass;
+  return true;
+}
+
+static bool read_attend(struct pisa_lines *lines, struct pisa_method *m) {
   if (!pisa_lines_expect(lines, "attend"))
     return false;
   m->dense = !strcmp(lines->rest, "all=exact");
-  if (!m->dense &&
-      (!pisa_lines_split(lines, 2) || !pisa_lines_word(lines, "selected", exact, 1, &ignored) ||
-       !pisa_lines_word(lines, "rest", tails, 3, &tail)))
+  m->tail = PISA_TAIL_DROP;
+  m->mass = PISA_MASS_ZEROTH_ORDER;
+  if (!m->dense && !read_rest(lines, m))
     return false;
-  m->tail = (enum pisa_tail)tail;
   pisa_lines_next(lines);
   return true;
 }
@@ -190,7 +219,7 @@ static bool read_attend(struct pisa_lines *lines, struct pisa_method *m) {
 static bool check_method(struct pisa_lines *lines, const struct draft *draft) {
   if (draft->routed == draft->method.dense)
     return pisa_lines_fail(lines, "'route none' and 'attend all=exact' belong together");
-  if (draft->method.dense && draft->method.n_always)
+  if (draft->method.dense && (draft->method.n_always || draft->method.has_window))
     return pisa_lines_fail(lines, "'always' without a route");
   return true;
 }

@@ -12,7 +12,7 @@
 enum pisa_kernel_id {
   PISA_KERNEL_STATISTICS,
   PISA_KERNEL_ROUTE,
-  PISA_KERNEL_ATTEND,      /* n_k % 64 == 0 and a full first tile */
+  PISA_KERNEL_ATTEND,      /* n_k % key == 0 and two blocks a list at least */
   PISA_KERNEL_ATTEND_EDGE, /* any other shape */
   PISA_N_KERNELS
 };

@@ -11,10 +11,17 @@
 
 enum pisa_family { PISA_PIECEWISE };
 enum pisa_mask { PISA_MASK_NONE, PISA_MASK_CAUSAL };
-enum pisa_score { PISA_SCORE_MEAN };                         /* scale * qbar . kbar */
-enum pisa_term { PISA_TERM_NONE, PISA_TERM_LOG_COVARIANCE }; /* + ln(||H_j||_F + 1e-5) */
+enum pisa_score { PISA_SCORE_MEAN }; /* scale * qbar . kbar */
+enum pisa_term {
+  PISA_TERM_NONE,
+  PISA_TERM_LOG_COVARIANCE,  /* + ln(||H_j||_F + 1e-5) */
+  PISA_TERM_LOG_KEY_VARIANCE /* + ln(max(tr C_j, 1e-8)), C_j the covariance of block j's keys */
+};
 enum pisa_budget { PISA_BUDGET_DENSITY, PISA_BUDGET_KEEP };
 enum pisa_tail { PISA_TAIL_DROP, PISA_TAIL_TAYLOR_0, PISA_TAIL_TAYLOR_HYBRID };
+/* What a block mean weighs: e^(scale q . kbar_j), or that of Gaussian keys, whose exponent gains
+   scale^2/2 q^T diag(C_j) q. */
+enum pisa_mass { PISA_MASS_ZEROTH_ORDER, PISA_MASS_SECOND_ORDER };
 
 /* Tokens that are always read exactly: every key block that one of them touches. */
 enum pisa_always_kind { PISA_ALWAYS_FIRST, PISA_ALWAYS_LAST, PISA_ALWAYS_RANGE };
@@ -31,7 +38,7 @@ struct pisa_method {
   int head_dim;        /* D */
   pisa_type type;      /* of q, k, v, o and of the stored means */
   enum pisa_mask mask;
-  int query, key; /* rows of a query block, tokens of a key block */
+  int query, key; /* rows of a query block, tokens of a key block; key divides query */
   enum pisa_score score;
   enum pisa_term term;
   enum pisa_budget budget;          /* what a call without density and keep gets */
@@ -39,7 +46,10 @@ struct pisa_method {
   int64_t keep;                     /* blocks, for PISA_BUDGET_KEEP */
   struct pisa_always always[PISA_MAX_ALWAYS];
   int n_always;
+  bool has_window; /* the key blocks that the rows of a query block touch are forced, */
+  int64_t window;  /* and that many to each side of them */
   enum pisa_tail tail;
+  enum pisa_mass mass; /* zeroth order for PISA_TAIL_DROP */
 };
 
 /* G, query heads per key/value head. */
@@ -52,9 +62,16 @@ static inline double pisa_h_gain(pisa_type type) {
   return type == PISA_FP16 ? PISA_FP16_H_GAIN : 1;
 }
 
-/* Which statistics the method reads: vbar_j, ||H_j||_F, and the sum of all H_j. */
+/* Which statistics the method reads: vbar_j, the variances of a block's key columns, the
+   logarithm's argument in a score, ||H_j||_F as that, and the sum of all H_j. */
 static inline bool pisa_wants_v_mean(const struct pisa_method *method) {
   return !method->dense && method->tail != PISA_TAIL_DROP;
+}
+static inline bool pisa_wants_k_variance(const struct pisa_method *method) {
+  return pisa_wants_v_mean(method) && method->mass == PISA_MASS_SECOND_ORDER;
+}
+static inline bool pisa_wants_block_norm(const struct pisa_method *method) {
+  return !method->dense && method->term != PISA_TERM_NONE;
 }
 static inline bool pisa_wants_h_norm2(const struct pisa_method *method) {
   return !method->dense && method->term == PISA_TERM_LOG_COVARIANCE;

@@ -49,15 +49,6 @@ static pisa_status read_limits(const struct pisa_cuda *cuda, CUdevice device,
                          error, "shared memory of a block");
 }
 
-/* The kernels of this ABI take blocks of 64 keys. */
-static pisa_status check_method(const struct pisa_method *method, pisa_error *error) {
-  if (method->key != PISA_SUB_BLOCK)
-    return pisa_fail(error, PISA_UNSUPPORTED,
-                     "key blocks of %d tokens: GPU kernels of pack ABI %d take %d", method->key,
-                     PISA_ABI, PISA_SUB_BLOCK);
-  return PISA_OK;
-}
-
 /* Loads one image; the driver's compiler writes to |log|. PTX must end in NUL, and a copy aligns
  * cubins. */
 static pisa_status load_image(struct pisa_module *module, const pisa_pack *pack,
@@ -245,9 +236,6 @@ pisa_status pisa_module_load(const pisa_pack *pack, int variant, unsigned flags,
     return pisa_fail(error, PISA_INVALID_ARGUMENT, "flags is %#x, which has unknown bits", flags);
   if (!out)
     return pisa_fail(error, PISA_INVALID_ARGUMENT, "out is NULL");
-  status = check_method(&chosen->method, error);
-  if (status)
-    return status;
   pisa_module *module = calloc(1, sizeof *module);
   if (!module)
     return pisa_fail(error, PISA_OUT_OF_MEMORY, "no memory for a module");

@@ -90,18 +90,19 @@ pisa_status pisa_shape_sizes(const struct pisa_method *method, const pisa_attent
     status = check_budget(method, call, error);
   if (status)
     return status;
-  *out = (struct pisa_shape){.batch = call->batch,
-                             .heads = call->heads,
-                             .kv_heads = call->kv_heads,
-                             .n_q = call->n_q,
-                             .n_k = call->n_k,
-                             .bh = call->batch * call->heads,
-                             .bh_k = call->batch * call->kv_heads,
-                             .nt = pisa_ceil_div(call->n_k, method->key),
-                             .nt_q = pisa_ceil_div(call->n_q, method->query),
-                             .nq_64 = pisa_ceil_div(call->n_q, PISA_SUB_BLOCK),
-                             .kept = pisa_kept(method, call->n_k, call->density, call->keep)};
-  out->vb = pisa_max(out->nt, pisa_method_group(method) * out->nq_64);
+  *out = (struct pisa_shape){
+      .batch = call->batch,
+      .heads = call->heads,
+      .kv_heads = call->kv_heads,
+      .n_q = call->n_q,
+      .n_k = call->n_k,
+      .bh = call->batch * call->heads,
+      .bh_k = call->batch * call->kv_heads,
+      .nt = pisa_ceil_div(call->n_k, method->key),
+      .nt_q = pisa_ceil_div(call->n_q, method->query),
+      .nq_s = pisa_ceil_div(call->n_q, method->key),
+      .kept = pisa_kept(method, call->n_q, call->n_k, call->density, call->keep)};
+  out->vb = pisa_max(out->nt, pisa_method_group(method) * out->nq_s);
   pisa_always_blocks(method, call->n_k, out->always);
   out->scale = call->scale > 0 ? call->scale : (float)(1 / sqrt(method->head_dim));
   return PISA_OK;

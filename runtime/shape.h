@@ -10,17 +10,17 @@
 #include "runtime/method.h"
 #include "runtime/status.h"
 
-enum { PISA_MAX_TOKENS = 1 << 30, PISA_SUB_BLOCK = 64 };
+enum { PISA_MAX_TOKENS = 1 << 30 };
 
 struct pisa_shape { /* valid by construction */
   int64_t batch, heads, kv_heads, n_q, n_k;
-  int64_t bh;    /* batch * heads */
-  int64_t bh_k;  /* batch * kv_heads */
-  int64_t nt;    /* NT = ceil(n_k / key) */
-  int64_t nt_q;  /* NTq = ceil(n_q / query) */
-  int64_t nq_64; /* NQ64 = ceil(n_q / 64) */
-  int64_t vb;    /* VB = max(NT, G * NQ64): blocks of a kv head that the statistics kernel walks */
-  int64_t kept;  /* blocks per list; NT when dense */
+  int64_t bh;   /* batch * heads */
+  int64_t bh_k; /* batch * kv_heads */
+  int64_t nt;   /* NT = ceil(n_k / key) */
+  int64_t nt_q; /* NTq = ceil(n_q / query) */
+  int64_t nq_s; /* NQS = ceil(n_q / key): sub-blocks, of which a query block has query / key */
+  int64_t vb;   /* VB = max(NT, G * NQS): blocks of a kv head that the statistics kernel walks */
+  int64_t kept; /* blocks per list; NT when dense */
   struct pisa_range always[PISA_MAX_ALWAYS];
   float scale; /* multiplies q.k; 1/sqrt(D) is filled in */
 };

@@ -10,11 +10,11 @@
 enum {
   ROUTE_ROWS = 16, /* query blocks that one CTA of the route kernel takes */
   LIST_PAD = 8,    /* entries behind a list that attend's look-ahead may read */
-  NORM_PARTS = 8   /* partial sums of ||H_j||^2, one per warp */
+  NORM_PARTS = 8   /* partial sums of ||H_j||^2 or tr C_j, one per warp */
 };
 
 const char *const pisa_workspace_names[PISA_N_WORKSPACE_PARTS] = {
-    "q_mean", "k_mean", "v_mean", "h_norm2", "h_part", "h_sum", "lists", "masks"};
+    "q_mean", "k_mean", "v_mean", "h_norm2", "h_part", "h_sum", "k_variance", "lists", "masks"};
 
 /* Appends |rows| x |columns| x |bytes|. */
 static bool add_part(struct pisa_workspace *ws, enum pisa_workspace_id id, int64_t rows,
@@ -33,16 +33,18 @@ static bool add_parts(const struct pisa_method *method, const struct pisa_shape 
                       struct pisa_workspace *ws) {
   const int64_t d = method->head_dim, means = s->bh_k * s->nt;
   const int64_t v_rows = pisa_wants_v_mean(method) ? means : 0;
-  const int64_t norm_rows = pisa_wants_h_norm2(method) ? means : 0;
+  const int64_t variance_rows = pisa_wants_k_variance(method) ? means : 0;
+  const int64_t norm_rows = pisa_wants_block_norm(method) ? means : 0;
   const int64_t part_slots = pisa_wants_h_sum(method) ? s->bh_k + ws->stat_ctas - 1 : 0;
   const int64_t sum_slots = pisa_wants_h_sum(method) ? s->bh_k : 0;
   const int64_t list_rows = s->bh * s->nt_q; /* fits: limits.h */
-  return add_part(ws, PISA_WORKSPACE_Q_MEAN, s->bh * s->nq_64, d, 2) &&
+  return add_part(ws, PISA_WORKSPACE_Q_MEAN, s->bh * s->nq_s, d, 2) &&
          add_part(ws, PISA_WORKSPACE_K_MEAN, means, d, 2) &&
          add_part(ws, PISA_WORKSPACE_V_MEAN, v_rows, d, 2) &&
          add_part(ws, PISA_WORKSPACE_H_NORM2, norm_rows, NORM_PARTS, 4) &&
          add_part(ws, PISA_WORKSPACE_H_PART, part_slots, d * d, 4) &&
          add_part(ws, PISA_WORKSPACE_H_SUM, sum_slots, d * d, 2) &&
+         add_part(ws, PISA_WORKSPACE_K_VARIANCE, variance_rows, d, 2) &&
          add_part(ws, PISA_WORKSPACE_LISTS, list_rows, ws->list_stride, 4) &&
          add_part(ws, PISA_WORKSPACE_MASKS, list_rows, ws->mask_words, 4);
 }

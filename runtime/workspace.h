@@ -10,14 +10,15 @@
 
 /* In this order. T is the pack's type; BHk = batch * kv_heads. */
 enum pisa_workspace_id {
-  PISA_WORKSPACE_Q_MEAN,  /* T [BH, NQ64, D] */
-  PISA_WORKSPACE_K_MEAN,  /* T [BHk, NT, D] */
-  PISA_WORKSPACE_V_MEAN,  /* T [BHk, NT, D] */
-  PISA_WORKSPACE_H_NORM2, /* float [BHk, NT, 8] */
-  PISA_WORKSPACE_H_PART,  /* float [BHk + stat_ctas - 1, D, D] */
-  PISA_WORKSPACE_H_SUM,   /* T [BHk, D, D] */
-  PISA_WORKSPACE_LISTS,   /* int32 [BH, NTq, list_stride] */
-  PISA_WORKSPACE_MASKS,   /* uint32 [BH, NTq, mask_words] */
+  PISA_WORKSPACE_Q_MEAN,     /* T [BH, NQS, D] */
+  PISA_WORKSPACE_K_MEAN,     /* T [BHk, NT, D] */
+  PISA_WORKSPACE_V_MEAN,     /* T [BHk, NT, D] */
+  PISA_WORKSPACE_H_NORM2,    /* float [BHk, NT, 8]: of ||H_j||_F^2 or of tr C_j */
+  PISA_WORKSPACE_H_PART,     /* float [BHk + stat_ctas - 1, D, D] */
+  PISA_WORKSPACE_H_SUM,      /* T [BHk, D, D] */
+  PISA_WORKSPACE_K_VARIANCE, /* T [BHk, NT, D] */
+  PISA_WORKSPACE_LISTS,      /* int32 [BH, NTq, list_stride] */
+  PISA_WORKSPACE_MASKS,      /* uint32 [BH, NTq, mask_words] */
   PISA_N_WORKSPACE_PARTS
 };
 extern const char *const pisa_workspace_names[PISA_N_WORKSPACE_PARTS]; /* "q_mean", ... */
@@ -30,7 +31,7 @@ struct pisa_workspace {
   } parts[PISA_N_WORKSPACE_PARTS];
   size_t bytes;        /* of all parts, a multiple of 256; 0 when dense */
   int32_t stat_ctas;   /* grid of the statistics kernel: min(SMs, BHk * VB) */
-  int32_t stat_blocks; /* VB = max(NT, G * NQ64) */
+  int32_t stat_blocks; /* VB = max(NT, G * NQS) */
   int32_t row_tiles;   /* ceil(NTq / 16) */
   int32_t list_stride; /* entries of a list row: kept + 8, rounded up to 4 */
   int32_t mask_words;  /* words of a mask row: 4 * ceil(NT / 128) */

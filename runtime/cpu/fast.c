@@ -32,12 +32,14 @@ bool fast_head_init(struct fast_head *head, const struct cpu_problem *problem) {
   head->v = floats(keys * D);
   head->k_mean = floats(means * D);
   head->v_mean = floats(means * D);
+  head->k_variance = problem->second_order ? floats(means * D) : NULL;
   head->log2_length = floats(means);
   head->h_sum = floats(D * D);
   head->key_center = floats(NT * D);
   head->h_square = calloc((size_t)(D / SLAB * NT), sizeof(double));
   return oracle_summary_init(&head->summary, problem) && head->k && head->v && head->k_mean &&
-         head->v_mean && head->log2_length && head->h_sum && head->key_center && head->h_square;
+         head->v_mean && (head->k_variance || !problem->second_order) && head->log2_length &&
+         head->h_sum && head->key_center && head->h_square;
 }
 
 void fast_head_free(struct fast_head *head) {
@@ -46,6 +48,7 @@ void fast_head_free(struct fast_head *head) {
   free(head->v);
   free(head->k_mean);
   free(head->v_mean);
+  free(head->k_variance);
   free(head->log2_length);
   free(head->h_sum);
   free(head->key_center);
@@ -55,17 +58,19 @@ void fast_head_free(struct fast_head *head) {
 bool fast_scratch_init(struct fast_scratch *scratch, const struct cpu_problem *problem) {
   int64_t rows = problem->query, D = problem->head_dim;
   scratch->q = floats(rows * D);
+  scratch->q_square = problem->second_order ? floats(rows * D) : NULL;
   scratch->s = floats(rows * TILE_KEYS);
   scratch->o = floats(rows * D);
   scratch->slope = floats(rows * D);
   scratch->row = floats(rows * 5);
   scratch->listed = calloc((size_t)problem->k_blocks, sizeof(bool));
-  return scratch->q && scratch->s && scratch->o && scratch->slope && scratch->row &&
-         scratch->listed;
+  return scratch->q && (scratch->q_square || !problem->second_order) && scratch->s && scratch->o &&
+         scratch->slope && scratch->row && scratch->listed;
 }
 
 void fast_scratch_free(struct fast_scratch *scratch) {
   free(scratch->q);
+  free(scratch->q_square);
   free(scratch->s);
   free(scratch->o);
   free(scratch->slope);
@@ -75,13 +80,39 @@ void fast_scratch_free(struct fast_scratch *scratch) {
 
 /* ---- stage 1: widening and statistics ---- */
 
-/* Key block |j|: tiles of k and v, the means of both. */
+/* The place of column |d| of block |j| in tiles of 64 blocks, transposed. */
+static float *mean_place(const struct fast_head *head, float *tiled, int64_t j, int d) {
+  return tiled + (j / TILE_KEYS * head->problem->head_dim + d) * TILE_KEYS + j % TILE_KEYS;
+}
+
+/* The variances of block |j|'s key columns from the sums of their |length| elements and squares,
+   and tr C_j. */
+static void store_variance(struct fast_head *head, int64_t j, const double *sum,
+                           const double *square_sum, double length) {
+  const struct cpu_problem *p = head->problem;
+  double trace = 0;
+  for (int d = 0; d < p->head_dim; d++) {
+    double mean = sum[d] / length, variance = square_sum[d] / length - mean * mean;
+    if (variance < 0)
+      variance = 0;
+    trace += variance;
+    double stored = cpu_round_variance(p, variance);
+    head->summary.k_variance[j * p->head_dim + d] = stored;
+    if (p->second_order)
+      *mean_place(head, head->k_variance, j, d) = (float)stored;
+  }
+  if (p->key_variance)
+    head->summary.block_norm[j] = trace;
+}
+
+/* Key block |j|: tiles of k and v, the means of both, the variances of k. */
 static void load_block(void *context, int thread, int64_t j) {
   struct fast_head *head = context;
   const struct cpu_problem *p = head->problem;
   int D = p->head_dim;
   int64_t length = cpu_key_length(p, j);
   double k_sum[CPU_MAX_HEAD_DIM] = {0}, v_sum[CPU_MAX_HEAD_DIM] = {0};
+  double k_square[CPU_MAX_HEAD_DIM] = {0};
   float row[CPU_MAX_HEAD_DIM];
   (void)thread;
   for (int64_t t = j * p->key; t < j * p->key + length; t++) {
@@ -91,19 +122,21 @@ static void load_block(void *context, int thread, int64_t j) {
     for (int d = 0; d < D; d++) {
       k[d * TILE_KEYS] = row[d];
       k_sum[d] += (double)row[d];
+      k_square[d] += (double)row[d] * (double)row[d];
       v_sum[d] += (double)v[d];
     }
   }
-  float *k_mean = head->k_mean + j / TILE_KEYS * D * TILE_KEYS + j % TILE_KEYS;
   for (int d = 0; d < D; d++) {
     double k = k_sum[d] / (double)length, v = v_sum[d] / (double)length;
     head->key_center[j * D + d] = (float)k;
     head->summary.k_mean[j * D + d] = cpu_round(p->type, k);
     head->summary.v_mean[j * D + d] = cpu_round(p->type, v);
-    k_mean[d * TILE_KEYS] = (float)head->summary.k_mean[j * D + d];
+    *mean_place(head, head->k_mean, j, d) = (float)head->summary.k_mean[j * D + d];
     head->v_mean[j * D + d] = (float)head->summary.v_mean[j * D + d];
   }
   head->log2_length[j] = log2f((float)length);
+  if (p->second_order || p->key_variance)
+    store_variance(head, j, k_sum, k_square, (double)length);
 }
 
 /* H [SLAB, D] += the 8 rows from |row| of sum_n (k_n - kbar)^T v_n over one tile of block |j|. */
@@ -150,16 +183,16 @@ static void add_norms(struct fast_head *head) {
     double square = 0;
     for (int slab = 0; slab < p->head_dim / SLAB; slab++)
       square += head->h_square[slab * p->k_blocks + j];
-    head->summary.h_norm[j] = sqrt(square);
+    if (p->log_covariance)
+      head->summary.block_norm[j] = sqrt(square);
   }
 }
 
-/* 64-row block |i| of q: its rounded mean. */
+/* Sub-block |i| of q: its rounded mean. */
 static void load_queries(void *context, int thread, int64_t i) {
   struct fast_head *head = context;
   const struct cpu_problem *p = head->problem;
-  int64_t begin = i * CPU_SUB_BLOCK,
-          end = begin + CPU_SUB_BLOCK < p->n_q ? begin + CPU_SUB_BLOCK : p->n_q;
+  int64_t begin = i * p->key, end = begin + p->key < p->n_q ? begin + p->key : p->n_q;
   double sum[CPU_MAX_HEAD_DIM] = {0};
   (void)thread;
   for (int64_t n = begin; n < end; n++) {
@@ -198,13 +231,17 @@ struct step { /* what a tile is read with */
   float *m, *l, *g, *f, *sum;
 };
 
-/* One tile of 64 columns with keys k [D, 64], values v [64, D] and bias [64] joins m, l and o. */
-static void attend_tile(const struct step *step, const float *k, const float *v,
-                        const float *bias) {
+/* One tile of 64 columns with keys k [D, 64], variances [D, 64] or NULL, values v [64, D] and bias
+   [64] joins m, l and o. */
+static void attend_tile(const struct step *step, const float *k, const float *variance,
+                        const float *v, const float *bias) {
   float *s = step->scratch->s, *o = step->scratch->o;
   memset(s, 0, (size_t)(step->rows * TILE_KEYS) * sizeof *s);
   tile_multiply(step->rows, TILE_KEYS, step->D, step->scratch->q, step->D, k, TILE_KEYS, s,
                 TILE_KEYS);
+  if (variance)
+    tile_multiply(step->rows, TILE_KEYS, step->D, step->scratch->q_square, step->D, variance,
+                  TILE_KEYS, s, TILE_KEYS);
   tile_softmax(step->rows, step->c, bias, s, step->m, step->l, step->f, step->sum);
   for (int64_t r = 0; r < step->rows; r++) {
     step->g[r] *= step->f[r];
@@ -221,7 +258,7 @@ static void attend_block(const struct step *step, const struct fast_head *head, 
     float bias[TILE_KEYS];
     for (int n = 0; n < TILE_KEYS; n++)
       bias[n] = t + n < end ? 0 : -INFINITY;
-    attend_tile(step, head->k + t * step->D, head->v + t * step->D, bias);
+    attend_tile(step, head->k + t * step->D, NULL, head->v + t * step->D, bias);
   }
 }
 
@@ -233,7 +270,8 @@ static void attend_means(const struct step *step, const struct fast_head *head, 
     bool absent = first + n >= head->problem->k_blocks || step->scratch->listed[first + n];
     bias[n] = absent ? -INFINITY : head->log2_length[first + n];
   }
-  attend_tile(step, head->k_mean + first * step->D, head->v_mean + first * step->D, bias);
+  const float *variance = head->k_variance ? head->k_variance + first * step->D : NULL;
+  attend_tile(step, head->k_mean + first * step->D, variance, head->v_mean + first * step->D, bias);
   for (int64_t r = 0; r < step->rows; r++)
     step->g[r] += step->sum[r];
 }
@@ -257,6 +295,8 @@ static struct step begin_step(const struct fast_head *head, struct fast_scratch 
     cpu_widen_row(p->type, (size_t)D, cpu_row(&p->q, head->b, head->h, i * p->query + r),
                   scratch->q + r * D);
   memset(scratch->q + rows * D, 0, (size_t)((padded - rows) * D) * sizeof(float));
+  for (int64_t e = 0; p->second_order && e < padded * D; e++)
+    scratch->q_square[e] = (float)cpu_round(p->type, (double)scratch->q[e] * (double)scratch->q[e]);
   memset(scratch->o, 0, (size_t)(padded * D) * sizeof(float));
   memset(scratch->row, 0, (size_t)(5 * n) * sizeof(float));
   for (int64_t r = 0; r < padded; r++)

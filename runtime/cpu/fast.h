@@ -18,6 +18,7 @@ struct fast_head {
   float *v;                      /* [key_tiles, 64, D] zero past Nk */
   float *k_mean;                 /* [mean_tiles, D, 64] rounded, transposed by tile */
   float *v_mean;                 /* [mean_tiles, 64, D] rounded */
+  float *k_variance;             /* as k_mean; NULL unless to second order */
   float *log2_length;            /* [mean_tiles * 64] log2 of a block's tokens */
   float *h_sum;                  /* [D, D] */
   float *key_center;             /* [NT, D] unrounded means of the keys */
@@ -26,12 +27,13 @@ struct fast_head {
 };
 
 struct fast_scratch {
-  float *q;     /* [query, D] */
-  float *s;     /* [query, 64] */
-  float *o;     /* [query, D] the result of fast_attend, not rounded */
-  float *slope; /* [query, D] q . h_sum */
-  float *row;   /* [5, query] m, l, g, f, sum of tile_softmax */
-  bool *listed; /* [NT] */
+  float *q;        /* [query, D] */
+  float *q_square; /* [query, D] rounded; NULL unless to second order */
+  float *s;        /* [query, 64] */
+  float *o;        /* [query, D] the result of fast_attend, not rounded */
+  float *slope;    /* [query, D] q . h_sum */
+  float *row;      /* [5, query] m, l, g, f, sum of tile_softmax */
+  bool *listed;    /* [NT] */
 };
 
 bool fast_head_init(struct fast_head *head, const struct cpu_problem *problem);

@@ -46,16 +46,19 @@ bool oracle_summary_init(struct oracle_summary *summary, const struct cpu_proble
   summary->q_mean = doubles(problem->q_sub_blocks * D);
   summary->k_mean = doubles(problem->k_blocks * D);
   summary->v_mean = doubles(problem->k_blocks * D);
-  summary->h_norm = doubles(problem->k_blocks);
+  summary->k_variance = doubles(problem->k_blocks * D);
+  summary->block_norm = doubles(problem->k_blocks);
   summary->h_sum = doubles(D * D);
-  return summary->q_mean && summary->k_mean && summary->v_mean && summary->h_norm && summary->h_sum;
+  return summary->q_mean && summary->k_mean && summary->v_mean && summary->k_variance &&
+         summary->block_norm && summary->h_sum;
 }
 
 void oracle_summary_free(struct oracle_summary *summary) {
   free(summary->q_mean);
   free(summary->k_mean);
   free(summary->v_mean);
-  free(summary->h_norm);
+  free(summary->k_variance);
+  free(summary->block_norm);
   free(summary->h_sum);
 }
 
@@ -109,7 +112,8 @@ static bool first_order(const struct oracle_head *head, struct oracle_summary *s
       squares += H[e] * H[e];
       sum[e] += H[e];
     }
-    summary->h_norm[j] = sqrt(squares);
+    if (p->log_covariance)
+      summary->block_norm[j] = sqrt(squares);
   }
   for (int e = 0; ok && e < D * D; e++)
     summary->h_sum[e] = cpu_round_h_sum(p, sum[e] * p->scale / (double)p->n_k);
@@ -119,14 +123,42 @@ static bool first_order(const struct oracle_head *head, struct oracle_summary *s
   return ok;
 }
 
+/* k_variance [NT, D] and, where it counts, tr C_j. */
+static bool variances(const struct oracle_head *head, struct oracle_summary *summary) {
+  const struct cpu_problem *p = head->problem;
+  int D = p->head_dim;
+  double *mean = doubles(D);
+  if (!mean)
+    return false;
+  for (int64_t j = 0; j < p->k_blocks; j++) {
+    int64_t rows = cpu_key_length(p, j);
+    const double *k = head->k + j * p->key * D; /* [rows, D] */
+    double trace = 0;
+    mean_rows(k, rows, D, mean);
+    for (int d = 0; d < D; d++) {
+      double squares = 0;
+      for (int64_t n = 0; n < rows; n++)
+        squares += (k[n * D + d] - mean[d]) * (k[n * D + d] - mean[d]);
+      summary->k_variance[j * D + d] = cpu_round_variance(p, squares / (double)rows);
+      trace += squares / (double)rows;
+    }
+    if (p->key_variance)
+      summary->block_norm[j] = trace;
+  }
+  free(mean);
+  return true;
+}
+
 bool oracle_statistics(const struct oracle_head *head, struct oracle_summary *summary) {
   const struct cpu_problem *p = head->problem;
   if (p->dense)
     return true;
-  block_means(p, head->q, p->n_q, CPU_SUB_BLOCK, summary->q_mean);
+  block_means(p, head->q, p->n_q, p->key, summary->q_mean);
   block_means(p, head->k, p->n_k, p->key, summary->k_mean);
   if (p->means)
     block_means(p, head->v, p->n_k, p->key, summary->v_mean);
+  if ((p->second_order || p->key_variance) && !variances(head, summary))
+    return false;
   return !cpu_wants_h(p) || first_order(head, summary);
 }
 
@@ -134,31 +166,35 @@ bool oracle_statistics(const struct oracle_head *head, struct oracle_summary *su
 
 struct columns { /* what one query row attends to, exact tokens first, then block means */
   int64_t n, n_exact;
-  const double **value; /* [n] -> [D] */
-  const double **key;   /* [n] -> [D] */
-  double *bias;         /* [n] ln of the tokens the column stands for */
-  double *weight;       /* [n] scores, then exp(score - max) */
+  const double **value;    /* [n] -> [D] */
+  const double **key;      /* [n] -> [D] */
+  const double **variance; /* [n] -> [D], NULL for what is not to second order */
+  double *bias;            /* [n] ln of the tokens the column stands for */
+  double *weight;          /* [n] scores, then exp(score - max) */
 };
 
 static bool columns_init(struct columns *columns, int64_t capacity) {
   columns->n = 0;
   columns->value = calloc((size_t)capacity, sizeof *columns->value);
   columns->key = calloc((size_t)capacity, sizeof *columns->key);
+  columns->variance = calloc((size_t)capacity, sizeof *columns->variance);
   columns->bias = doubles(capacity);
   columns->weight = doubles(capacity);
-  return columns->value && columns->key && columns->bias && columns->weight;
+  return columns->value && columns->key && columns->variance && columns->bias && columns->weight;
 }
 
 static void columns_free(struct columns *columns) {
   free(columns->value);
   free(columns->key);
+  free(columns->variance);
   free(columns->bias);
   free(columns->weight);
 }
 
-static void add_column(struct columns *columns, const double *key, const double *value,
-                       double bias) {
+static void add_column(struct columns *columns, const double *key, const double *variance,
+                       const double *value, double bias) {
   columns->key[columns->n] = key;
+  columns->variance[columns->n] = variance;
   columns->value[columns->n] = value;
   columns->bias[columns->n++] = bias;
 }
@@ -177,11 +213,12 @@ static void add_columns(struct columns *columns, const struct oracle_head *head,
   for (int64_t j = 0; j < p->k_blocks; j++)
     if (p->dense || listed(list, n, j))
       for (int64_t t = j * p->key; t < j * p->key + cpu_key_length(p, j); t++)
-        add_column(columns, head->k + t * D, head->v + t * D, 0);
+        add_column(columns, head->k + t * D, NULL, head->v + t * D, 0);
   columns->n_exact = columns->n;
   for (int64_t j = 0; p->means && j < p->k_blocks; j++)
     if (!listed(list, n, j))
-      add_column(columns, summary->k_mean + j * D, summary->v_mean + j * D,
+      add_column(columns, summary->k_mean + j * D,
+                 p->second_order ? summary->k_variance + j * D : NULL, summary->v_mean + j * D,
                  log((double)cpu_key_length(p, j)));
 }
 
@@ -192,16 +229,27 @@ static double dot(const double *a, const double *b, int D) {
   return sum;
 }
 
+/* x^2, rounded. */
+static void square_row(const struct cpu_problem *p, const double *x, double *out) {
+  for (int d = 0; d < p->head_dim; d++)
+    out[d] = cpu_round(p->type, x[d] * x[d]);
+}
+
 /* o [D] and lse of the row q [D]:
-       s_n = scale q.k_n + bias_n,  w_n = exp(s_n - max s),  l = sum w_n,  g = sum of the mean
-   columns' w_n o = (sum w_n v_n + g (q . h_sum)) / l,                lse = max s + ln l A row
-   without a finite score has no weight: o = 0, lse = -inf; a NaN score makes both NaN. */
+       s_n = scale (q.k_n [+ round(q^2).variance_n]) + bias_n,  w_n = exp(s_n - max s),
+       l = sum w_n,  g = sum of the mean columns' w_n,
+       o = (sum w_n v_n + g (q . h_sum)) / l,  lse = max s + ln l.
+   A row without a finite score has no weight: o = 0, lse = -inf; a NaN score makes both NaN. */
 static void attend_row(const struct cpu_problem *p, const struct columns *columns, const double *q,
                        const double *h_sum, double *o, double *lse) {
   int D = p->head_dim;
-  double max = -INFINITY, l = 0, g = 0;
+  double max = -INFINITY, l = 0, g = 0, q_square[CPU_MAX_HEAD_DIM];
+  square_row(p, q, q_square);
   for (int64_t n = 0; n < columns->n; n++) {
-    columns->weight[n] = p->scale * dot(q, columns->key[n], D) + columns->bias[n];
+    double product = dot(q, columns->key[n], D);
+    if (columns->variance[n])
+      product += dot(q_square, columns->variance[n], D);
+    columns->weight[n] = p->scale * product + columns->bias[n];
     if (columns->weight[n] > max)
       max = columns->weight[n];
   }

@@ -22,15 +22,17 @@ struct oracle_head {
   double *v; /* [Nk, D] */
 };
 
-/* Every value as stored, that is rounded to the type, except the norms. Entries a method does not
+/* Every value as stored, that is rounded to the type, except block_norm. Entries a method does not
  * want stay 0. */
 struct oracle_summary {
-  double *q_mean; /* [NQ64, D] means of 64 query rows (the last may have fewer) */
-  double *k_mean; /* [NT, D]   kbar_j */
-  double *v_mean; /* [NT, D]   vbar_j */
-  double
-      *h_norm;   /* [NT]      ||H_j||_F, H_j = sum_n (k_n - kbar_j)^T v_n with the unrounded mean */
-  double *h_sum; /* [D, D]    round(sum_j H_j * scale / Nk * gain) / gain, row = key dimension */
+  double *q_mean;     /* [NQS, D] means of |key| query rows (the last may have fewer) */
+  double *k_mean;     /* [NT, D]  kbar_j */
+  double *v_mean;     /* [NT, D]  vbar_j */
+  double *k_variance; /* [NT, D]  scale / 2 * var_jd, var_jd = mean over the block of (k_nd -
+                         kbar_jd)^2 with the unrounded mean */
+  double *block_norm; /* [NT] what the score takes the logarithm of: ||H_j||_F, H_j = sum_n (k_n -
+                         kbar_j)^T v_n with the unrounded mean; or tr C_j = sum_d var_jd */
+  double *h_sum; /* [D, D]   round(sum_j H_j * scale / Nk * gain) / gain, row = key dimension */
 };
 
 /* Widens one head. |head| is to be freed also after a false. */

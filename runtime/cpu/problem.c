@@ -20,7 +20,7 @@ static int64_t block_length(int64_t n, int64_t block, int64_t index) {
 void cpu_problem_derive(struct cpu_problem *problem) {
   problem->q_blocks = ceil_div(problem->n_q, problem->query);
   problem->k_blocks = ceil_div(problem->n_k, problem->key);
-  problem->q_sub_blocks = ceil_div(problem->n_q, CPU_SUB_BLOCK);
+  problem->q_sub_blocks = ceil_div(problem->n_q, problem->key);
 }
 
 void cpu_problem_init(struct cpu_problem *problem, const struct pisa_method *method,
@@ -28,7 +28,10 @@ void cpu_problem_init(struct cpu_problem *problem, const struct pisa_method *met
   *problem = (struct cpu_problem){.dense = method->dense,
                                   .means = pisa_wants_v_mean(method),
                                   .first_order = pisa_wants_h_sum(method),
+                                  .second_order = pisa_wants_k_variance(method),
                                   .log_covariance = pisa_wants_h_norm2(method),
+                                  .key_variance =
+                                      !method->dense && method->term == PISA_TERM_LOG_KEY_VARIANCE,
                                   .query = method->query,
                                   .key = method->key,
                                   .head_dim = method->head_dim,
@@ -43,7 +46,8 @@ void cpu_problem_init(struct cpu_problem *problem, const struct pisa_method *met
                                   .k = call->k,
                                   .v = call->v,
                                   .o = call->o,
-                                  .kept = shape->kept};
+                                  .kept = shape->kept,
+                                  .window = method->has_window ? method->window : -1};
   for (int a = 0; !method->dense && a < method->n_always; a++)
     problem->always[problem->n_always++] =
         (struct cpu_range){shape->always[a].begin, shape->always[a].end};
@@ -52,6 +56,16 @@ void cpu_problem_init(struct cpu_problem *problem, const struct pisa_method *met
 
 bool cpu_wants_h(const struct cpu_problem *problem) {
   return problem->first_order || problem->log_covariance;
+}
+
+struct cpu_range cpu_window(const struct cpu_problem *problem, int64_t i) {
+  struct cpu_range window = {i * problem->query / problem->key - problem->window,
+                             ceil_div((i + 1) * problem->query, problem->key) + problem->window};
+  if (window.begin < 0)
+    window.begin = 0;
+  if (window.end > problem->k_blocks)
+    window.end = problem->k_blocks;
+  return problem->window >= 0 && window.begin < window.end ? window : (struct cpu_range){0, 0};
 }
 
 int64_t cpu_key_length(const struct cpu_problem *problem, int64_t j) {
@@ -73,6 +87,10 @@ int64_t cpu_kv_head(const struct cpu_problem *problem, int64_t h) {
 double cpu_round_h_sum(const struct cpu_problem *problem, double value) {
   double gain = pisa_h_gain(problem->type);
   return cpu_round(problem->type, value * gain) / gain;
+}
+
+double cpu_round_variance(const struct cpu_problem *problem, double variance) {
+  return cpu_round(problem->type, variance * problem->scale / 2);
 }
 
 uint16_t *cpu_row(const pisa_tensor *tensor, int64_t b, int64_t h, int64_t n) {

@@ -1,30 +1,30 @@
 /* route.c: block means in, scores and block lists out. Both executors share it: a list is discrete,
    so what computes it must not differ by rounding; it is checked against hand-made cases instead.
-       score_ij = scale * qbar_i . kbar_j [+ ln(||H_j||_F + 1e-5)],  largest first, the lower index
-   among equals. */
+       score_ij = scale * qbar_i . kbar_j [+ ln(||H_j||_F + 1e-5) or + ln(max(tr C_j, 1e-8))],
+   largest first, the lower index among equals. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "runtime/cpu/convert.h"
 #include "runtime/cpu/oracle.h"
 
-/* q [D]: the mean query of block |i|: its 64-row means weighted by their rows, rounded again. */
+/* q [D]: the mean query of block |i|: the means of its sub-blocks weighted by their rows, rounded
+   again; of one sub-block that is its mean. */
 static void query_mean(const struct cpu_problem *p, const double *q_mean, int64_t i, double *q) {
   int64_t begin = i * p->query, end = begin + cpu_query_length(p, i);
   for (int d = 0; d < p->head_dim; d++) {
     double sum = 0;
-    for (int64_t row = begin; row < end; row += CPU_SUB_BLOCK) {
-      int64_t rows = end - row < CPU_SUB_BLOCK ? end - row : CPU_SUB_BLOCK;
-      sum += (double)rows * q_mean[row / CPU_SUB_BLOCK * p->head_dim + d];
+    for (int64_t row = begin; row < end; row += p->key) {
+      int64_t rows = end - row < p->key ? end - row : p->key;
+      sum += (double)rows * q_mean[row / p->key * p->head_dim + d];
     }
     q[d] = cpu_round(p->type, sum / (double)(end - begin));
   }
 }
 
-static void force_always(const struct cpu_problem *p, double *score) {
-  for (int a = 0; a < p->n_always; a++)
-    for (int64_t j = p->always[a].begin; j < p->always[a].end; j++)
-      score[j] = INFINITY;
+static void force(struct cpu_range blocks, double *score) {
+  for (int64_t j = blocks.begin; j < blocks.end; j++)
+    score[j] = INFINITY;
 }
 
 void oracle_scores(const struct cpu_problem *p, const struct oracle_summary *summary, int64_t i,
@@ -38,11 +38,15 @@ void oracle_scores(const struct cpu_problem *p, const struct oracle_summary *sum
       dot += q[d] * k[d];
     score[j] = p->scale * dot;
     if (p->log_covariance)
-      score[j] += log(summary->h_norm[j] + 1e-5);
+      score[j] += log(summary->block_norm[j] + 1e-5);
+    if (p->key_variance)
+      score[j] += log(fmax(summary->block_norm[j], 1e-8));
     if (isnan(score[j]))
       score[j] = -INFINITY;
   }
-  force_always(p, score);
+  for (int a = 0; a < p->n_always; a++)
+    force(p->always[a], score);
+  force(cpu_window(p, i), score);
 }
 
 struct candidate {

@@ -20,6 +20,10 @@ static void print_always(const struct pisa_method *m) {
       printf(", always tokens %s %" PRId64, a->kind == PISA_ALWAYS_FIRST ? "first" : "last",
              a->end);
   }
+  if (m->has_window && m->window)
+    printf(", always window %" PRId64, m->window);
+  else if (m->has_window)
+    printf(", always diagonal");
 }
 
 /* num / den, den a power of ten, with the digits it has: 15/100 is 0.15. */
@@ -34,19 +38,22 @@ static void print_method(const struct pisa_method *m, const char *indent) {
   static const char *const tails[] = {[PISA_TAIL_DROP] = "drop",
                                       [PISA_TAIL_TAYLOR_0] = "taylor 0",
                                       [PISA_TAIL_TAYLOR_HYBRID] = "taylor hybrid"};
+  static const char *const terms[] = {[PISA_TERM_NONE] = "",
+                                      [PISA_TERM_LOG_COVARIANCE] = " + log covariance",
+                                      [PISA_TERM_LOG_KEY_VARIANCE] = " + log key_variance"};
   printf("%sblocks      query %d, key %d\n", indent, m->query, m->key);
   if (m->dense) {
     printf("%sattend      all exact\n", indent);
     return;
   }
-  printf("%sroute       top_k, score mean%s, ", indent,
-         m->term == PISA_TERM_LOG_COVARIANCE ? " + log covariance" : "");
+  printf("%sroute       top_k, score mean%s, ", indent, terms[m->term]);
   if (m->budget == PISA_BUDGET_DENSITY)
     print_density(m->density_num, m->density_den);
   else
     printf("keep %" PRId64, m->keep);
   print_always(m);
-  printf("\n%sattend      selected exact, rest %s\n", indent, tails[m->tail]);
+  printf("\n%sattend      selected exact, rest %s%s\n", indent, tails[m->tail],
+         m->mass == PISA_MASS_SECOND_ORDER ? ", mass second_order" : "");
 }
 
 static void print_part(const char *name, const struct pisa_part *part) {

@@ -27,8 +27,8 @@
 
 /* ---- tolerances (docs/DESIGN.md section 9) ---- */
 
-#define VERIFY_MEAN_ULP 1.0      /* of the type, from the double mean */
-#define VERIFY_NORM_REL 1e-5     /* ||H_j||_F: inputs are exact, products accumulate in float */
+#define VERIFY_MEAN_ULP 1.0      /* of the type, from the double mean or variance */
+#define VERIFY_NORM_REL 1e-5     /* ||H_j||_F, tr C_j: exact inputs, products accumulate in float */
 #define VERIFY_LSE_ABS 1e-3      /* natural log */
 #define VERIFY_WHOLE_TOKENS 4608 /* longer sequences: seeded samples of (head, query block) */
 #define VERIFY_SAMPLES 48
@@ -56,6 +56,8 @@ enum verify_input {
   VERIFY_CONSTANT_V,  /* every v the same row: so is every o */
   VERIFY_FIRST_ORDER, /* v follows k inside each block: the first-order term dominates */
   VERIFY_GAIN,        /* large q and v, small k: g q overflows fp16 unless h_sum carries a gain */
+  VERIFY_SPREAD,      /* keys spread differently in every block and column: variances tell */
+  VERIFY_EQUAL_KEYS,  /* all keys of a block are one: variances and H_j vanish */
   VERIFY_TIES,        /* the second half of the blocks repeats the first: every score twice */
   VERIFY_NONFINITE    /* one query row holds a NaN, another an infinity */
 };
@@ -67,11 +69,13 @@ struct verify_case {
   int64_t batch, kv_heads, n_q, n_k; /* kv_heads 0: the spec's; in groups at most 2 */
   double density;                    /* with keep 0 as well: the spec's budget */
   int64_t keep;
-  float scale;  /* 0: 1/sqrt(D) */
-  bool permute; /* a second run with tokens permuted inside their blocks must give the same o */
-  bool always;  /* with verify_always in place of the spec's always-set */
-  bool routed;  /* makes no sense where everything is exact */
-  bool quick;   /* small enough for compute-sanitizer */
+  float scale;    /* 0: 1/sqrt(D) */
+  bool permute;   /* a second run with tokens permuted inside their blocks must give the same o */
+  bool always;    /* with verify_always in place of the spec's always-set */
+  bool windowed;  /* with |window| in place of the spec's; makes no sense where that has none */
+  int64_t window; /* forced blocks beside the diagonal ones, -1: not even those */
+  bool routed;    /* makes no sense where everything is exact */
+  bool quick;     /* small enough for compute-sanitizer */
 };
 
 enum { VERIFY_N_ALWAYS = 3 };
@@ -107,12 +111,13 @@ pisa_tensor verify_tensor_device(const struct verify_tensor *tensor, void *buffe
 
 struct verify_inputs {
   struct verify_tensor q, k, v;
+  int64_t key; /* tokens of a key block */
 };
 
 /* Fills the arrays, the same bits for the same seed on any number of threads. */
 void verify_fill(struct verify_inputs *inputs, enum verify_input kind, pisa_type type,
                  uint64_t seed);
-/* Reorders the tokens inside every key block of 64, k and v alike. */
+/* Reorders the tokens inside every key block, k and v alike. */
 void verify_permute(struct verify_inputs *inputs, uint64_t seed);
 
 /* ---- what a launch left behind ---- */
@@ -181,7 +186,7 @@ struct verify_result {
   pthread_mutex_t lock; /* of everything below */
   int n_failures;       /* all of them; the first ones are kept */
   char failures[VERIFY_MAX_FAILURES][VERIFY_FAILURE_LENGTH];
-  double mean_ulp, norm_rel, h_sum_rel; /* largest errors seen */
+  double mean_ulp, norm_rel, h_sum_rel; /* largest errors seen; mean_ulp: of variances too */
   double o_square_error, o_square;      /* sums over all rows compared */
   double block_rel, lse_abs;            /* largest errors seen */
   double score_gap;                     /* largest gap over which two blocks were exchanged */

@@ -109,6 +109,7 @@ pisa_status verify_call_open(struct verify_call *c, const struct verify_case *te
     return status;
   if (!make_tensors(c, test, method->head_dim))
     return pisa_fail(error, PISA_OUT_OF_MEMORY, "not enough host memory for this case");
+  c->inputs.key = method->key;
   verify_fill(&c->inputs, test->input, method->type, seed);
   status = allocate(c, error);
   return status ? status : verify_call_upload(c, error);

@@ -8,8 +8,6 @@
 #include "runtime/tool/random.h"
 #include "runtime/tool/verify.h"
 
-enum { BLOCK = 64 };
-
 /* VERIFY_GAIN: q k is of size 1/4, v reaches 1000 and follows k, so that the first-order term is
    most of o; all weights are alike, so g comes near NT. */
 #define GAIN_Q 1000.0F
@@ -53,21 +51,30 @@ static void query_row(const struct fill *fill, int64_t bh, int64_t n, float *row
 
 /* The row that row |n| repeats: itself but for VERIFY_TIES. */
 static int64_t source_row(const struct fill *fill, int64_t n) {
-  int64_t blocks = (fill->inputs->k.n + BLOCK - 1) / BLOCK, period = blocks / 2 * BLOCK;
+  int64_t key = fill->inputs->key, blocks = (fill->inputs->k.n + key - 1) / key;
+  int64_t period = blocks / 2 * key;
   return fill->kind == VERIFY_TIES && n >= period ? n - period : n;
+}
+
+/* Blocks with centres of their own; what is left of |row| is their spread. */
+static void add_centre(const struct fill *fill, int64_t bh, int64_t block, float *row) {
+  int64_t d = fill->inputs->k.d;
+  float centre[CPU_MAX_HEAD_DIM];
+  draw(fill, STREAM_CENTRE, bh, block, centre);
+  for (int64_t i = 0; i < d; i++) {
+    float spread = fill->kind == VERIFY_SPREAD ? (float)(1 + (block * 5 + i) % 7) / 4 : 0.5F;
+    row[i] = centre[i] + (fill->kind == VERIFY_EQUAL_KEYS ? 0 : spread * row[i]);
+  }
 }
 
 static void key_row(const struct fill *fill, int64_t bh, int64_t n, float *row) {
   int64_t d = fill->inputs->k.d;
-  float centre[CPU_MAX_HEAD_DIM];
   draw(fill, STREAM_K, bh, source_row(fill, n), row);
   if (fill->kind == VERIFY_GAIN)
     scale_row(row, d, GAIN_K);
-  if (fill->kind != VERIFY_INCOHERENT)
-    return;
-  draw(fill, STREAM_CENTRE, bh, n / BLOCK, centre);
-  for (int64_t i = 0; i < d; i++)
-    row[i] = centre[i] + 0.5F * row[i];
+  if (fill->kind == VERIFY_INCOHERENT || fill->kind == VERIFY_SPREAD ||
+      fill->kind == VERIFY_EQUAL_KEYS)
+    add_centre(fill, bh, n / fill->inputs->key, row);
 }
 
 static void value_row(const struct fill *fill, int64_t bh, int64_t n, float *row) {
@@ -77,8 +84,8 @@ static void value_row(const struct fill *fill, int64_t bh, int64_t n, float *row
   draw(fill, STREAM_V, bh, constant ? 0 : source_row(fill, n), row);
   if (fill->kind != VERIFY_FIRST_ORDER && fill->kind != VERIFY_GAIN)
     return;
-  float size =
-      (float)(1 + n / BLOCK * 5 % 7) / 3; /* differs from block to block, and ||H_j|| with it */
+  float size = (float)(1 + n / fill->inputs->key * 5 % 7) /
+               3; /* differs from block to block, and ||H_j|| with it */
   key_row(fill, bh, n, key);
   if (fill->kind == VERIFY_GAIN) {
     size = GAIN_V;
@@ -138,7 +145,7 @@ static void swap_rows(uint16_t *a, uint16_t *b, int64_t d) {
 static void permute_block(struct verify_inputs *inputs, struct random *random, int64_t b, int64_t h,
                           int64_t begin) {
   const struct verify_tensor *k = &inputs->k, *v = &inputs->v;
-  int64_t rows = k->n - begin < BLOCK ? k->n - begin : BLOCK;
+  int64_t rows = k->n - begin < inputs->key ? k->n - begin : inputs->key;
   for (int64_t i = rows - 1; i > 0; i--) {
     int64_t j = random_below(random, i + 1);
     swap_rows(verify_row(k, b, h, begin + i), verify_row(k, b, h, begin + j), k->d);
@@ -149,6 +156,6 @@ static void permute_block(struct verify_inputs *inputs, struct random *random, i
 void verify_permute(struct verify_inputs *inputs, uint64_t seed) {
   struct random random = random_at(seed, STREAM_PERMUTE, 0);
   for (int64_t bh = 0; bh < inputs->k.batch * inputs->k.heads; bh++)
-    for (int64_t begin = 0; begin < inputs->k.n; begin += BLOCK)
+    for (int64_t begin = 0; begin < inputs->k.n; begin += inputs->key)
       permute_block(inputs, &random, bh / inputs->k.heads, bh % inputs->k.heads, begin);
 }

@@ -74,7 +74,7 @@ static void check_ids(const struct verify_head *head, const int32_t *list, int64
 /* The score gap granted between block j and another one: gap_j + gap_other. */
 static void fill_gaps(const struct verify_head *head, int64_t i, double *gap) {
   const struct cpu_problem *p = head->problem;
-  int64_t D = p->head_dim, per_block = p->query / CPU_SUB_BLOCK, first = i * per_block;
+  int64_t D = p->head_dim, per_block = p->query / p->key, first = i * per_block;
   bool ragged = cpu_query_length(p, i) < p->query && per_block > 1;
   double factor = PRODUCT_GAP;
   if (ragged) /* a weighted mean of two, rounded once more: its entries may differ in the last place
@@ -90,7 +90,9 @@ static void fill_gaps(const struct verify_head *head, int64_t i, double *gap) {
     }
     gap[j] = factor * p->scale * size;
     if (p->log_covariance)
-      gap[j] += TERM_GAP * (1 + fabs(log(head->stored.h_norm[j] + 1e-5)));
+      gap[j] += TERM_GAP * (1 + fabs(log(head->stored.block_norm[j] + 1e-5)));
+    if (p->key_variance)
+      gap[j] += TERM_GAP * (1 + fabs(log(fmax(head->stored.block_norm[j], 1e-8))));
   }
 }
 

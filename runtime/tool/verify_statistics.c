@@ -1,7 +1,7 @@
-/* verify_statistics.c: block means, ||H_j|| and h_sum of one head, device against double.
-   Fills head->stored with the device's values, widened: the later stages are checked with those.
-   What belongs to a key/value head is read for every query head, and compared for the first of a
-   group. */
+/* verify_statistics.c: block means and variances, ||H_j|| or tr C_j, and h_sum of one head, device
+   against double. Fills head->stored with the device's values, widened: the later stages are
+   checked with those. What belongs to a key/value head is read for every query head, and compared
+   for the first of a group. */
 #include <math.h>
 
 #include "runtime/cpu/convert.h"
@@ -86,6 +86,43 @@ static void compare_means(const struct verify_head *head, const struct means *m)
   note_max(&head->result->lock, &head->result->mean_ulp, largest);
 }
 
+/* Error in ulp of one stored variance of |rows| values x[row * D]. In float it is a difference of
+   the mean square and the squared mean: 2^-19 of the former are granted on top. */
+static double variance_error(const struct cpu_problem *p, const double *x, int64_t rows,
+                             double stored) {
+  double sum = 0, squares = 0, spread = 0;
+  for (int64_t row = 0; row < rows; row++) {
+    sum += x[row * p->head_dim];
+    squares += x[row * p->head_dim] * x[row * p->head_dim];
+  }
+  for (int64_t row = 0; row < rows; row++)
+    spread += pow(x[row * p->head_dim] - sum / (double)rows, 2);
+  double factor = p->scale / 2 / (double)rows, expected = spread * factor;
+  if (!same_kind(expected, stored))
+    return NAN;
+  if (!isfinite(expected))
+    return 0;
+  double error = fabs(stored - expected) - 0x1p-19 * squares * factor;
+  return error > 0 ? error / ulp(p->type, expected) : 0;
+}
+
+static void compare_variances(const struct verify_head *head) {
+  const struct cpu_problem *p = head->problem;
+  double largest = 0;
+  for (int64_t j = 0; j < p->k_blocks; j++)
+    for (int d = 0; d < p->head_dim; d++) {
+      double stored = head->stored.k_variance[j * p->head_dim + d];
+      double error = variance_error(p, head->inputs.k + j * p->key * p->head_dim + d,
+                                    cpu_key_length(p, j), stored);
+      if (!(error <= VERIFY_MEAN_ULP))
+        verify_fail(head->result, "k_variance[%lld, %lld, %lld, %d] = %g is %.3g ulp off",
+                    (long long)head->b, (long long)kv_head(head), (long long)j, d, stored, error);
+      if (error > largest || isnan(error))
+        largest = error;
+    }
+  note_max(&head->result->lock, &head->result->mean_ulp, largest);
+}
+
 /* Square root of the sum of squares of x [n]. */
 static double length(const double *x, int64_t n) {
   double sum = 0;
@@ -101,19 +138,29 @@ static double norm_scale(const struct verify_head *head, int64_t j) {
   return length(head->inputs.k + first, n) * length(head->inputs.v + first, n);
 }
 
+/* The same for tr C_j. */
+static double trace_scale(const struct verify_head *head, int64_t j) {
+  const struct cpu_problem *p = head->problem;
+  int64_t n = cpu_key_length(p, j);
+  return pow(length(head->inputs.k + j * p->key * p->head_dim, n * p->head_dim), 2) / (double)n;
+}
+
 static void compare_norms(const struct verify_head *head) {
+  bool trace = head->problem->key_variance;
   double largest = 0;
   for (int64_t j = 0; j < head->problem->k_blocks; j++) {
-    double expected = head->expected.h_norm[j], stored = head->stored.h_norm[j];
-    double error = fabs(stored - expected) - 0x1p-20 * norm_scale(head, j);
+    double expected = head->expected.block_norm[j], stored = head->stored.block_norm[j];
+    double granted = trace ? 0x1p-19 * trace_scale(head, j) : 0x1p-20 * norm_scale(head, j);
+    double error = fabs(stored - expected) - granted;
     double relative = error <= 0 ? 0 : error / expected;
     if (!same_kind(expected, stored))
       relative = NAN;
     if (!isfinite(expected) && same_kind(expected, stored))
       continue;
     if (!(relative <= VERIFY_NORM_REL))
-      verify_fail(head->result, "||H_j||[%lld, %lld, %lld] = %g, expected %g", (long long)head->b,
-                  (long long)kv_head(head), (long long)j, stored, expected);
+      verify_fail(head->result, "%s[%lld, %lld, %lld] = %g, expected %g",
+                  trace ? "tr C_j" : "||H_j||", (long long)head->b, (long long)kv_head(head),
+                  (long long)j, stored, expected);
     if (relative > largest || isnan(relative))
       largest = relative;
   }
@@ -151,10 +198,10 @@ static void compare_h_sum(const struct verify_head *head) {
 
 static void widen_norms(const struct verify_head *head, const float *parts) {
   for (int64_t j = 0; j < head->problem->k_blocks; j++) {
-    double squares = 0;
+    double sum = 0;
     for (int part = 0; part < H_PARTS; part++)
-      squares += (double)parts[j * H_PARTS + part];
-    head->stored.h_norm[j] = sqrt(squares);
+      sum += (double)parts[j * H_PARTS + part];
+    head->stored.block_norm[j] = head->problem->key_variance ? sum : sqrt(sum);
   }
 }
 
@@ -177,8 +224,8 @@ static bool widen_shared(const struct verify_head *head, enum pisa_workspace_id 
 
 static void compare_q_means(struct verify_head *head) {
   const struct cpu_problem *p = head->problem;
-  const struct means means = {"q_mean", head->h,       head->inputs.q,
-                              p->n_q,   CPU_SUB_BLOCK, head->stored.q_mean};
+  const struct means means = {"q_mean", head->h, head->inputs.q,
+                              p->n_q,   p->key,  head->stored.q_mean};
   if (widen_part(head, PISA_WORKSPACE_Q_MEAN, p->heads, head->h, p->q_sub_blocks,
                  head->stored.q_mean))
     compare_means(head, &means);
@@ -208,9 +255,17 @@ static void compare_h(struct verify_head *head) {
     compare_h_sum(head);
 }
 
+static void compare_k_variance(struct verify_head *head) {
+  const struct cpu_problem *p = head->problem;
+  if (widen_shared(head, PISA_WORKSPACE_K_VARIANCE, p->k_blocks, head->stored.k_variance) &&
+      verify_leads_group(head))
+    compare_variances(head);
+}
+
 void verify_statistics(struct verify_head *head) {
   compare_q_means(head);
   compare_shared_means(head, PISA_WORKSPACE_K_MEAN, head->inputs.k, head->stored.k_mean);
   compare_shared_means(head, PISA_WORKSPACE_V_MEAN, head->inputs.v, head->stored.v_mean);
+  compare_k_variance(head);
   compare_h(head);
 }

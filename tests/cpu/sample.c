@@ -71,6 +71,7 @@ struct sample sample_new(struct shape s, double spread) {
                             .n_q = s.n_q,
                             .n_k = s.n_k,
                             .kept = s.kept,
+                            .window = -1,
                             .scale = (double)(float)(1 / sqrt(s.head_dim))};
   cpu_problem_derive(p);
   if (p->dense)

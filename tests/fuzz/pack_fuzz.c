@@ -26,13 +26,15 @@ static void check_method(const struct pisa_method *m) {
   require(m->heads >= 1 && m->kv_heads >= 1 && m->heads % m->kv_heads == 0, "heads");
   require(m->head_dim >= 64 && m->head_dim <= 256, "head_dim");
   require((m->query == 64 || m->query == 128) && (m->key == 64 || m->key == 128), "blocks");
+  require(m->query >= m->key, "a query block of whole sub-blocks");
+  require(m->window >= 0 && (m->has_window || m->window == 0), "window");
   require(m->n_always >= 0 && m->n_always <= PISA_MAX_ALWAYS, "always");
   require(m->dense || m->budget != PISA_BUDGET_DENSITY || m->density_num >= 1, "density");
   static const int64_t tokens[] = {1, 64, 65, 4608, PISA_MAX_TOKENS};
   for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
-    int64_t blocks = (tokens[i] + m->key - 1) / m->key, kept = pisa_kept(m, tokens[i], 0, 0);
+    int64_t n = tokens[i], blocks = (n + m->key - 1) / m->key, kept = pisa_kept(m, n, n, 0, 0);
     require(kept >= 1 && kept <= blocks, "kept");
-    require(pisa_kept(m, tokens[i], 0.37, 0) <= blocks, "kept by density");
+    require(pisa_kept(m, 1000, n, 0.37, 0) <= blocks, "kept by density");
   }
 }
 

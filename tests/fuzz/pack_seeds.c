@@ -23,6 +23,10 @@ int main(int argc, char **argv) {
       {.route = "top_k score=mean term=none budget=keep density=0/1 keep=8",
        .attend = "selected=exact rest=drop",
        .shape = "heads=32 kv_heads=8 head_dim=64 type=fp16 mask=causal"},
+      {.blocks = "query=128 key=128",
+       .route = "top_k score=mean term=log_key_variance budget=density density=1/10 keep=0",
+       .always = "always window=2\n",
+       .attend = "selected=exact rest=taylor_0 mass=second_order"},
   };
   if (argc != 2)
     return 2;

@@ -17,7 +17,7 @@ static const struct {
   const char *name;
   struct sample_spec spec;
 } specs[] = {{"hybrid", {.always = "always range=60..70\nalways last=1\n"}},
-             {"taylor0", {.attend = "selected=exact rest=taylor_0"}},
+             {"taylor0", {.attend = "selected=exact rest=taylor_0 mass=zeroth_order"}},
              {"drop", {.attend = "selected=exact rest=drop", .route = MEAN}},
              {"mean", {.route = MEAN}},
              {"dense", {.dense = true}},

@@ -219,8 +219,8 @@ static void check_drop(void) {
 
 static void check_taylor_0(void) {
   pisa_error error;
-  pisa_module *module =
-      load_module(&(struct sample_spec){.attend = "selected=exact rest=taylor_0"});
+  pisa_module *module = load_module(
+      &(struct sample_spec){.attend = "selected=exact rest=taylor_0 mass=zeroth_order"});
   pisa_attention call = make_call(1, 2, 1024, 1024, false);
   CHECK_OK(launch(module, &call, &error), error);
   const struct fake_launch *attend = fake->launch(2);

@@ -129,14 +129,6 @@ static void check_each_failure(const pisa_pack *pack) {
   }
 }
 
-static void check_methods(void) {
-  pisa_error error;
-  fake->reset();
-  pisa_pack *coarse = read_pack(&(struct sample_spec){.blocks = "query=128 key=128"});
-  CHECK_FAILS(load(coarse, 0, NULL, &error), PISA_UNSUPPORTED, error, "key blocks of 128 tokens");
-  pisa_pack_close(coarse);
-}
-
 static void check_arguments(const pisa_pack *pack) {
   pisa_error error;
   pisa_module *module = NULL;
@@ -183,7 +175,6 @@ int main(void) {
   check_context(pack);
   check_attributes(pack);
   check_each_failure(pack);
-  check_methods();
   check_arguments(pack);
   check_lifetime();
   pisa_pack_close(pack);

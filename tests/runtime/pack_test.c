@@ -173,7 +173,8 @@ static const struct edit edits[] = {
     {"attend selected", "always middle=3\nattend selected", "none of first=n, last=n, range=a..b"},
     {"attend selected", "always range=5..5\nattend selected", "end of always is '5'"},
     {"attend selected", "always range=5\nattend selected", "none of first=n"},
-    {"attend selected=exact rest=taylor_hybrid", "attend all=exact", "belong together"},
+    {"attend selected=exact rest=taylor_hybrid mass=zeroth_order", "attend all=exact",
+     "belong together"},
     {"attend selected",
      "always first=1\nalways first=1\nalways first=1\nalways first=1\nalways first=1\nattend "
      "selected",

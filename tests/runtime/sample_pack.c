@@ -68,7 +68,8 @@ static void append_manifest(struct buffer *b, const struct sample_spec *spec) {
                           : or_default(spec->route, "top_k score=mean term=log_covariance "
                                                     "budget=density density=125/1000 keep=0");
   const char *attend =
-      spec->dense ? "all=exact" : or_default(spec->attend, "selected=exact rest=taylor_hybrid");
+      spec->dense ? "all=exact"
+                  : or_default(spec->attend, "selected=exact rest=taylor_hybrid mass=zeroth_order");
   append(b, "name sample\ncompiler pisac 0.1.0, by hand\ntarget %s\nptx_version 86\n",
          or_default(spec->target, "sm_90a"));
   append(b, "spec_sha256 %064d\nmethod piecewise\n", 0);

@@ -11,7 +11,7 @@ struct sample_spec {  /* what goes into the manifest; NULL and 0 take the defaul
   const char
       *route; /* ["top_k score=mean term=log_covariance budget=density density=125/1000 keep=0"] */
   const char *always; /* whole lines, "always first=256\n" [""] */
-  const char *attend; /* ["selected=exact rest=taylor_hybrid"] */
+  const char *attend; /* ["selected=exact rest=taylor_hybrid mass=zeroth_order"] */
   const char *target; /* ["sm_90a"] */
   const char *code;   /* text at the end of both images [""] */
   bool dense;         /* route none, all exact, two kernels */

@@ -237,7 +237,7 @@ static void check_derived(void) {
   pisa_attention call = good_call();
   pisa_clear(&error);
   CHECK_OK(pisa_shape_check(&method, &call, &shape, &error), error);
-  CHECK(shape.bh == 12 && shape.nt == 4 && shape.nt_q == 1 && shape.nq_64 == 2 && shape.kept == 1);
+  CHECK(shape.bh == 12 && shape.nt == 4 && shape.nt_q == 1 && shape.nq_s == 2 && shape.kept == 1);
   CHECK(fabsf(shape.scale - 0.08838834764f) < 1e-9f);
 }
 
