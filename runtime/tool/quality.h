@@ -152,6 +152,7 @@ struct quality_result {
   double cost;                        /* FLOP from q, k, v to o, in units of dense attention's */
   struct quality_figures all, *heads; /* of all wanted heads together; [heads of the scene] */
   double *blocks;                     /* [NTq] error of each query block, wanted heads together */
+  double *recalls;                    /* [NTq] recall of its lists */
 };
 
 struct quality_run { /* how to run packs */

@@ -175,7 +175,9 @@ static int place_names(const struct chart *c, const struct axis *y, struct name 
     int last = c->series[s].n - 1;
     while (last >= 0 && !can_draw(c->series[s].y[last]))
       last--;
-    struct name name = {s, last < 0 ? y->begin : place(y, c->series[s].y[last])};
+    if (last < 0)
+      continue;
+    struct name name = {s, place(y, c->series[s].y[last])};
     int at = n++;
     for (; at > 0 && names[at - 1].at > name.at; at--)
       names[at] = names[at - 1];

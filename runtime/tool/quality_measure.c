@@ -137,8 +137,10 @@ static void figure(const struct measure *m, struct sums *blocks, struct quality_
       out->heads[h] = figures_of(&head);
     join(&all, &head);
   }
-  for (int64_t i = 0; i < m->q_blocks; i++)
+  for (int64_t i = 0; i < m->q_blocks; i++) {
     out->blocks[i] = relative(&blocks[i]);
+    out->recalls[i] = blocks[i].hits / blocks[i].listed;
+  }
   out->all = figures_of(&all);
   out->read = all.keys / (all.lists * (double)s->n_k);
   out->cost = quality_cost(m->method, s->n_q, s->n_k, out->read);
@@ -150,7 +152,8 @@ static pisa_status compare(struct measure *m, struct quality_result *out, pisa_e
   m->listed = malloc((size_t)m->k_blocks * sizeof *m->listed);
   out->heads = calloc((size_t)m->scene->heads, sizeof *out->heads);
   out->blocks = calloc((size_t)m->q_blocks, sizeof *out->blocks);
-  bool ok = blocks && m->weights && m->listed && out->heads && out->blocks;
+  out->recalls = calloc((size_t)m->q_blocks, sizeof *out->recalls);
+  bool ok = blocks && m->weights && m->listed && out->heads && out->blocks && out->recalls;
   if (ok)
     figure(m, blocks, out);
   free(blocks);
@@ -243,4 +246,5 @@ pisa_status quality_measure(const struct quality_scene *s, const struct quality_
 void quality_result_free(struct quality_result *result) {
   free(result->heads);
   free(result->blocks);
+  free(result->recalls);
 }

@@ -14,26 +14,32 @@ static const char *const style =
     "p{max-width:46rem}.soft{color:#59636e}.row{display:flex;flex-wrap:wrap;gap:8px}"
     "table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:13px}"
     "th,td{padding:3px 10px;text-align:right;border-bottom:1px solid #e4e7eb}"
-    "th:first-child,td:first-child{text-align:left}svg{max-width:100%;height:auto}";
+    "th:first-child,td:first-child{text-align:left}figure{margin:0}"
+    "svg{max-width:100%;height:auto}";
 
 struct page {
   FILE *out;
   const struct quality_set *sets;
   int n;
   const struct quality_packs *packs;
+  struct strip_row *rows; /* room for the results of one set */
 };
+
+static bool is_dense(const struct quality_pack *pack) {
+  return pack->chosen->method.dense;
+}
 
 /* ---- error against something, one scene ---- */
 
 enum against { READ, COST };
 
-/* The points of |pack|; a dense pack has one. */
+/* The points of |pack|. A dense pack only rounds: it is in the table, not in the pictures. */
 static void add_points(const struct quality_set *set, const struct quality_pack *pack,
                        enum against what, struct chart_series *out) {
   out->name = pack->label;
   for (int r = 0; r < set->n_results; r++) {
     const struct quality_result *result = &set->results[r];
-    if (result->pack != pack)
+    if (result->pack != pack || is_dense(pack))
       continue;
     int at = out->n++;
     double x = what == READ ? result->read : result->cost;
@@ -89,7 +95,7 @@ static void write_spread(const struct page *p, double between) {
   for (int i = 0; i < p->packs->n; i++) {
     struct chart_series *line = &series[i];
     line->name = p->packs->items[i].label;
-    for (int s = 0; s < p->n; s++) {
+    for (int s = 0; !is_dense(&p->packs->items[i]) && s < p->n; s++) {
       if (p->sets[s].scene.between != between)
         continue;
       line->x[line->n] = p->sets[s].spread.inside;
@@ -108,12 +114,18 @@ static void write_spread(const struct page *p, double between) {
 }
 
 static void write_spreads(const struct page *p) {
-  double density = usual(&p->sets[0], &p->packs->items[0])->read;
-  fprintf(p->out,
-          "<h2>Error against the spread of the logits</h2>\n<p>At %.3g %% of the keys read "
-          "exactly. The tail expands around each block's mean, so it errs when a query's logits "
-          "spread inside a block.</p>\n<div class=\"row\">\n",
-          100 * density);
+  const struct quality_result *any = NULL;
+  for (int i = 0; !any && i < p->packs->n; i++)
+    if (!is_dense(&p->packs->items[i]))
+      any = usual(&p->sets[0], &p->packs->items[i]);
+  if (!any)
+    return;
+  fprintf(
+      p->out,
+      "<h2>Error against the spread of the logits</h2>\n<p>At %.3g %% of the keys read exactly, "
+      "or what a pack has nearest to 1/8. A block that is not read exactly is known by its "
+      "mean, so it matters how a query's logits spread inside it.</p>\n<div class=\"row\">\n",
+      100 * any->read);
   for (int s = 0; s < p->n; s++)
     if (s == 0 || p->sets[s].scene.between != p->sets[s - 1].scene.between)
       write_spread(p, p->sets[s].scene.between);
@@ -122,33 +134,27 @@ static void write_spreads(const struct page *p) {
 
 /* ---- where the error sits ---- */
 
-static void name_row(const struct quality_result *r, char *out, size_t size) {
-  if (r->pack->chosen->method.dense)
-    snprintf(out, size, "%s", r->pack->label);
-  else
-    snprintf(out, size, "%s %.3g %%", r->pack->label, 100 * r->read);
-}
-
 static void write_where(const struct page *p, int s) {
   const struct quality_set *set = &p->sets[s];
-  struct strip_row *rows = calloc((size_t)set->n_results, sizeof *rows);
-  char id[32];
-  snprintf(id, sizeof id, "where-%d", s);
-  if (!rows)
-    return;
+  int n = 0;
   for (int r = 0; r < set->n_results; r++) {
     const struct quality_result *result = &set->results[r];
-    rows[r] = (struct strip_row){.color = (int)(result->pack - p->packs->items),
-                                 .values = result->blocks,
-                                 .n = result->q_blocks};
-    name_row(result, rows[r].name, sizeof rows[r].name);
+    struct strip_row *row = &p->rows[n];
+    if (is_dense(result->pack))
+      continue;
+    *row = (struct strip_row){.color = (int)(result->pack - p->packs->items),
+                              .values = result->blocks,
+                              .n = result->q_blocks};
+    snprintf(row->name, sizeof row->name, "%s %.3g %%", result->pack->label, 100 * result->read);
+    n++;
   }
+  if (!n)
+    return;
   fputs("<h2>Where the error sits</h2>\n<p>Relative error of each query block, all heads together, "
         "by pack and share of the keys that is read exactly.</p>\n",
         p->out);
-  strip_write(p->out, id, "query blocks, from the first to the last", "relative L2 error", rows,
-              set->n_results);
-  free(rows);
+  strip_write(p->out, "where", "query blocks, from the first to the last", "relative L2 error",
+              p->rows, n);
 }
 
 /* ---- tables ---- */
@@ -246,12 +252,18 @@ static void write_page(const struct page *p) {
 
 pisa_status quality_page_write(const char *path, const struct quality_set *sets, int n,
                                const struct quality_packs *packs, pisa_error *error) {
-  const struct page page = {.out = fopen(path, "w"), .sets = sets, .n = n, .packs = packs};
-  if (!page.out)
-    return pisa_fail(error, PISA_IO, "cannot write '%s': %s", path, strerror(errno));
-  write_page(&page);
-  bool failed = ferror(page.out) != 0;
-  failed = fclose(page.out) != 0 || failed;
+  struct page page = {.sets = sets, .n = n, .packs = packs};
+  page.rows = calloc((size_t)sets[0].n_results, sizeof *page.rows); /* every set has as many */
+  if (!page.rows)
+    return pisa_fail(error, PISA_OUT_OF_MEMORY, "not enough host memory for the page");
+  page.out = fopen(path, "w");
+  bool failed = !page.out;
+  if (!failed) {
+    write_page(&page);
+    failed = ferror(page.out) != 0;
+    failed = fclose(page.out) != 0 || failed;
+  }
+  free(page.rows);
   return failed ? pisa_fail(error, PISA_IO, "cannot write '%s': %s", path, strerror(errno))
                 : PISA_OK;
 }

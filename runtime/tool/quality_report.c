@@ -107,6 +107,15 @@ static void heads(FILE *out, const struct quality_result *r, const struct qualit
   fputc(']', out);
 }
 
+static void numbers(FILE *out, const char *name, const double *values, int64_t n) {
+  fprintf(out, ", \"%s\": [", name);
+  for (int64_t i = 0; i < n; i++) {
+    fputs(i ? ", " : "", out);
+    number(out, values[i], 3);
+  }
+  fputc(']', out);
+}
+
 void quality_json(FILE *out, const struct quality_result *r, const struct quality_set *set) {
   const struct quality_scene *s = &set->scene;
   const struct pisa_method *m = &r->pack->chosen->method;
@@ -130,11 +139,8 @@ void quality_json(FILE *out, const struct quality_result *r, const struct qualit
   fputs(", ", out);
   field(out, "rounding", set->rounding);
   heads(out, r, set);
-  fputs(", \"query_blocks\": [", out);
-  for (int64_t i = 0; i < r->q_blocks; i++) {
-    fputs(i ? ", " : "", out);
-    number(out, r->blocks[i], 3);
-  }
-  fputs("]}\n", out);
+  numbers(out, "query_blocks", r->blocks, r->q_blocks);
+  numbers(out, "query_recall", r->recalls, r->q_blocks);
+  fputs("}\n", out);
   fflush(out);
 }

@@ -4,7 +4,7 @@
 
 #include "runtime/tool/quality.h"
 
-enum { LEFT = 170, WIDTH = 720, RIGHT = 8, TOP = 26, ROW = 18, GAP = 2, CELLS = 128, FOOT = 62 };
+enum { LEFT = 170, WIDTH = 720, RIGHT = 8, TOP = 26, ROW = 18, GAP = 2, CELLS = 128, FOOT = 44 };
 
 static const char *const ink = "#1f2328", *const soft = "#59636e";
 
@@ -60,6 +60,7 @@ static void write_row(FILE *out, const struct strip_row *row, int at, const stru
   fprintf(out, "<text x=\"20\" y=\"%d\" fill=\"%s\">", y + ROW - 5, ink);
   page_text(out, row->name);
   fputs("</text>\n", out);
+  fputs("<g shape-rendering=\"crispEdges\">", out);
   for (int i = 0; i < n; i++) {
     char fill[8];
     double value = cell(row, i);
@@ -67,7 +68,7 @@ static void write_row(FILE *out, const struct strip_row *row, int at, const stru
     fprintf(out, "<path fill=\"%s\" d=\"M%.1f %dh%.1fv%dh-%.1fz\"/>", fill, LEFT + i * width, y,
             width, ROW, width);
   }
-  fputc('\n', out);
+  fputs("</g>\n", out);
 }
 
 static void write_scale(FILE *out, const char *id, const char *x_label, int y,

@@ -16,7 +16,7 @@ enum { KEYS = 64, ROWS = 128, MAX_DIM = 256 };
 enum stream { Q_CENTRE, Q_ROW, K_CENTRE, K_ROW, V_MEAN, V_CENTRE, V_ROW, V_COMMON, V_OWN };
 
 /* Chosen so that at 4096 tokens and density 1/8 the tail's mass and the errors of drop, order 0 and
-   hybrid come out as in the published table of such tensors. */
+   hybrid come out as in the table of docs/results/quality. */
 static const float COHERENCE = 0.87F; /* cosine between a query and its block's centre */
 static const float MEAN = 0.42F;   /* of the value mean that all blocks share; the blocks' own: 1 */
 static const float LINEAR = 0.18F; /* of an element of the matrix from dk to v */
