@@ -56,12 +56,19 @@ static void print_route(const struct spec *spec, struct text *out) {
     text_printf(out, "%d key blocks", spec->route.keep);
   }
   text_printf(out, " for each query block, by mean%s\n",
-              spec->route.term == TERM_LOG_COVARIANCE ? " + log covariance" : "");
+              spec->route.term == TERM_LOG_COVARIANCE     ? " + log covariance"
+              : spec->route.term == TERM_LOG_KEY_VARIANCE ? " + log key_variance"
+                                                          : "");
 }
 
 static void print_forced(const struct spec *spec, struct text *out) {
   struct always_tokens ranges[PLAN_MAX_ALWAYS];
-  int n = spec->attend.all_exact ? 0 : plan_always(spec, ranges);
+  int n = plan_always(spec, ranges), window = plan_window(spec);
+  if (window == 0)
+    text_puts(out, "  always    the blocks of the query block's own rows\n");
+  if (window > 0)
+    text_printf(out, "  always    the blocks of the query block's own rows, and %d to each side\n",
+                window);
   for (int i = 0; i < n; i++) {
     const char *side = ranges[i].kind == ALWAYS_TOKENS_FIRST ? "first" : "last";
     if (ranges[i].kind == ALWAYS_RANGE)
@@ -81,10 +88,11 @@ static void print_attend(const struct spec *spec, struct text *out) {
       [TAIL_TAYLOR_1] = "each other block to first order (taylor 1)",
       [TAIL_TAYLOR_HYBRID] = "each other block by its mean, all to first order (taylor hybrid)",
   };
+  const char *mass = spec->attend.mass_second_order ? ", its mass to second order" : "";
   if (spec->attend.all_exact)
     text_puts(out, "  attend    every block exactly\n");
   else
-    text_printf(out, "  attend    chosen blocks exactly, %s\n", rests[spec->attend.rest]);
+    text_printf(out, "  attend    chosen blocks exactly, %s%s\n", rests[spec->attend.rest], mass);
 }
 
 static void print_method(const struct plan *plan, struct text *out) {
@@ -143,8 +151,8 @@ static void print_costs(const struct plan *plan, const struct costs *c, struct t
   double dense = c->dense_flops / t->tensor_flops + t->launch_seconds;
   char digits[16];
   scaled(c->flops, digits);
-  text_printf(out, "  attention %s FLOP, %.3f of dense attention's\n", digits,
-              c->flops / c->dense_flops);
+  text_printf(out, "  attention %s FLOP, %.3f of dense attention's, %.0f for each byte from L2\n",
+              digits, c->flops / c->dense_flops, c->flops / c->launch[c->n_launches - 1].l2_bytes);
   text_printf(
       out,
       "  at best %.1f us, %d launch%s of %.0f us included; dense attention at the same rate "

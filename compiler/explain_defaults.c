@@ -31,8 +31,11 @@ void explain_defaults(const struct spec *spec, struct text *out) {
   if (routed && same(spec->route.score_span, spec->route.span))
     word(out, &start, "score", "mean");
   if (routed && spec->route.n_always == 0 && spec->route.always_blocks == 0 &&
-      same(spec->route.always_span, spec->route.span))
+      spec->route.always_window == 0 && same(spec->route.always_span, spec->route.span))
     word(out, &start, "always", "none");
+  bool taylor = !spec->attend.all_exact && spec->attend.rest != TAIL_DROP;
+  if (taylor && same(spec->attend.mass_span, spec->attend.span))
+    word(out, &start, "mass", "zeroth_order");
   if (spec->below.kind == BELOW_NEVER)
     word(out, &start, "below", "never");
   if (!spec->phases.present)

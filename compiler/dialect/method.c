@@ -11,7 +11,7 @@
 
 extern const char pisa_irdl[];
 
-enum { MAX_VALUES = 8 };
+enum { MAX_VALUES = 9 };
 
 struct builder {
   struct context *context;
@@ -128,6 +128,7 @@ static MlirOperation input(const struct builder *b) {
 
 static MlirOperation summarize(const struct builder *b, MlirOperation qkv) {
   const struct plan_statistics *p = &b->plan->statistics;
+  bool wants_norm = p->wants_h_norm || p->wants_trace;
   struct text attributes;
   text_init(&attributes);
   text_printf(&attributes, "block = %d", p->block);
@@ -138,11 +139,12 @@ static MlirOperation summarize(const struct builder *b, MlirOperation qkv) {
                                    .attributes = attributes.data,
                                    .n_operands = 3,
                                    .operands = {result(qkv, 0), result(qkv, 1), result(qkv, 2)},
-                                   .n_results = 5,
-                                   .results = {"B, H, NQ64, D half", "B, Hk, NT, D half",
+                                   .n_results = 6,
+                                   .results = {"B, H, NQS, D half", "B, Hk, NT, D half",
                                                p->wants_v ? "B, Hk, NT, D half" : "",
-                                               p->wants_h_norm ? "B, Hk, NT, 8 f32" : "",
-                                               p->wants_h_sum ? "parts, D, D f32" : ""},
+                                               wants_norm ? "B, Hk, NT, 8 f32" : "",
+                                               p->wants_h_sum ? "parts, D, D f32" : "",
+                                               p->wants_variance ? "B, Hk, NT, D half" : ""},
                                });
   text_fini(&attributes);
   return op;
@@ -170,6 +172,8 @@ static void print_always(const struct spec *spec, struct text *out) {
                   ranges[i].kind == ALWAYS_TOKENS_FIRST ? "first" : "last",
                   (long long)ranges[i].end);
   }
+  if (plan_window(spec) >= 0)
+    text_printf(out, "%s\"window %d\"", n > 0 ? ", " : "", plan_window(spec));
   text_puts(out, "]");
 }
 
@@ -228,12 +232,15 @@ static void attend(const struct builder *b, MlirOperation qkv, MlirOperation mea
   struct text attributes;
   text_init(&attributes);
   if (!b->plan->attend.dense) {
-    text_printf(&attributes, "rest = \"%s\"", rest_name(b->plan->spec));
-    MlirValue routed[] = {result(chosen, 0), result(chosen, 1), result(means, 1), result(means, 2),
-                          result(chosen, 2)};
+    text_printf(&attributes, "rest = \"%s\", mass = \"%s\"", rest_name(b->plan->spec),
+                b->plan->attend.second_order ? "second order"
+                : b->plan->attend.means      ? "zeroth order"
+                                             : "none");
+    MlirValue routed[] = {result(chosen, 0), result(chosen, 1), result(means, 1),
+                          result(means, 2),  result(chosen, 2), result(means, 5)};
     step.op = "pisa.attend";
     step.attributes = attributes.data;
-    step.n_operands = 8;
+    step.n_operands = 9;
     memcpy(&step.operands[3], routed, sizeof routed);
   }
   append(b, &step);

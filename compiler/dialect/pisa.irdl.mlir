@@ -1,7 +1,8 @@
 // The pisa dialect: one operation per step of a method, so that a method can be read on one screen.
 //
 // !pisa.tensor<"shape", element>: an array in global memory. Shapes use the vocabulary of pisa.h: B batch, H query heads, Hk key heads,
-// N tokens, D head dimension, NT key blocks, NTq query blocks, NQ64 blocks of 64 query rows, k kept blocks.
+// N tokens, D head dimension, NT key blocks, NTq query blocks, NQS blocks of as many query rows as a key block has
+// keys, k kept blocks.
 // !pisa.none: a value the method does not ask for.
 //
 // A constraint used twice in IRDL means twice the same type, hence one line per operand and result.
@@ -28,8 +29,9 @@ irdl.dialect @pisa {
     }
   }
 
-  // One pass over q, k, v: means of blocks, and H_j = (k - kbar_j)^T (v - vbar_j). H_j never leaves the chip; its norm
-  // and the sum over all blocks do.
+  // One pass over q, k, v: means of blocks, H_j = (k - kbar_j)^T (v - vbar_j), variances of the key columns of a block.
+  // H_j never leaves the chip; its norm and the sum over all blocks do. |block_norm| is that norm or the sum of a block's
+  // variances, whichever ranks.
   irdl.operation @summarize {
     %q = irdl.base @pisa::@tensor
     %k = irdl.base @pisa::@tensor
@@ -39,17 +41,21 @@ irdl.dialect @pisa {
     %a = irdl.base @pisa::@tensor
     %b = irdl.base @pisa::@tensor
     %c = irdl.base @pisa::@tensor
+    %d = irdl.base @pisa::@tensor
     %none = irdl.base @pisa::@none
     %v_mean = irdl.any_of(%a, %none)
-    %h_norm = irdl.any_of(%b, %none)
+    %block_norm = irdl.any_of(%b, %none)
     %h_part = irdl.any_of(%c, %none)
+    %k_variance = irdl.any_of(%d, %none)
     %block = irdl.base "#builtin.integer"
     irdl.operands(q: %q, k: %k, v: %v)
-    irdl.results(q_mean: %q_mean, k_mean: %k_mean, v_mean: %v_mean, h_norm: %h_norm, h_part: %h_part)
+    irdl.results(q_mean: %q_mean, k_mean: %k_mean, v_mean: %v_mean, block_norm: %block_norm, h_part: %h_part,
+                 k_variance: %k_variance)
     irdl.attributes { "block" = %block }
   }
 
-  // Scores of block means; the k best blocks of every query block, forced blocks first; Hsum from its parts.
+  // Scores of block means; the k best blocks of every query block, forced blocks first; Hsum from its parts. "window W"
+  // forces the blocks that a query block's own rows touch, and W to each side.
   irdl.operation @route {
     %q_mean = irdl.base @pisa::@tensor
     %k_mean = irdl.base @pisa::@tensor
@@ -57,7 +63,7 @@ irdl.dialect @pisa {
     %b = irdl.base @pisa::@tensor
     %c = irdl.base @pisa::@tensor
     %none = irdl.base @pisa::@none
-    %h_norm = irdl.any_of(%a, %none)
+    %block_norm = irdl.any_of(%a, %none)
     %h_part = irdl.any_of(%b, %none)
     %lists = irdl.base @pisa::@tensor
     %masks = irdl.base @pisa::@tensor
@@ -66,12 +72,13 @@ irdl.dialect @pisa {
     %score = irdl.base "#builtin.string"
     %budget = irdl.base "#builtin.string"
     %always = irdl.base "#builtin.array"
-    irdl.operands(q_mean: %q_mean, k_mean: %k_mean, h_norm: %h_norm, h_part: %h_part)
+    irdl.operands(q_mean: %q_mean, k_mean: %k_mean, block_norm: %block_norm, h_part: %h_part)
     irdl.results(lists: %lists, masks: %masks, h_sum: %h_sum)
     irdl.attributes { "query" = %query, "score" = %score, "budget" = %budget, "always" = %always }
   }
 
-  // Blocks of the list exactly, the others as |rest| says (drop, taylor 0, taylor hybrid), in one online softmax.
+  // Blocks of the list exactly, the others as |rest| says (drop, taylor 0, taylor hybrid), in one online softmax. |mass|
+  // (zeroth order, second order): whether the spread of a block's keys counts in its weight; none without a tail.
   irdl.operation @attend {
     %q = irdl.base @pisa::@tensor
     %k = irdl.base @pisa::@tensor
@@ -81,16 +88,19 @@ irdl.dialect @pisa {
     %k_mean = irdl.base @pisa::@tensor
     %a = irdl.base @pisa::@tensor
     %b = irdl.base @pisa::@tensor
+    %c = irdl.base @pisa::@tensor
     %none = irdl.base @pisa::@none
     %v_mean = irdl.any_of(%a, %none)
     %h_sum = irdl.any_of(%b, %none)
+    %k_variance = irdl.any_of(%c, %none)
     %o = irdl.base @pisa::@tensor
     %lse = irdl.base @pisa::@tensor
     %rest = irdl.base "#builtin.string"
+    %mass = irdl.base "#builtin.string"
     irdl.operands(q: %q, k: %k, v: %v, lists: %lists, masks: %masks, k_mean: %k_mean, v_mean: %v_mean,
-                  h_sum: %h_sum)
+                  h_sum: %h_sum, k_variance: %k_variance)
     irdl.results(o: %o, lse: %lse)
-    irdl.attributes { "rest" = %rest }
+    irdl.attributes { "rest" = %rest, "mass" = %mass }
   }
 
   // Every block exactly.

@@ -41,6 +41,10 @@ static void wrap(const char *s, struct text *out) {
       text_puts(out, "  ");
       continue;
     }
+    if (starts(s, " %") && out->size - w.line + strcspn(s + 1, ", )") + 1 > WIDTH) {
+      break_line(&w);
+      continue;
+    }
     text_putc(out, *s);
     if (*s == '\n')
       w.line = out->size;

@@ -15,10 +15,16 @@ static void route_line(const struct spec *spec, struct text *out) {
     text_puts(out, "route none\n");
     return;
   }
+  static const char *const terms[] = {
+      [TERM_NONE] = "none",
+      [TERM_LOG_COVARIANCE] = "log_covariance",
+      [TERM_LOG_RESIDUAL] = "log_residual",
+      [TERM_LOG_KEY_VARIANCE] = "log_key_variance",
+  };
   bool by_density = spec->route.budget == BUDGET_DENSITY;
   text_printf(out, "route top_k score=mean term=%s budget=%s density=%lld/%lld keep=%d\n",
-              spec->route.term == TERM_LOG_COVARIANCE ? "log_covariance" : "none",
-              by_density ? "density" : "keep", by_density ? (long long)spec->route.density.num : 0,
+              terms[spec->route.term], by_density ? "density" : "keep",
+              by_density ? (long long)spec->route.density.num : 0,
               by_density ? (long long)spec->route.density.den : 1,
               by_density ? 0 : spec->route.keep);
 }
@@ -33,6 +39,8 @@ static void always_lines(const struct spec *spec, struct text *out) {
     else
       text_printf(out, "always %s=%lld\n", ranges[i].kind == ALWAYS_TOKENS_FIRST ? "first" : "last",
                   (long long)ranges[i].end);
+  if (!spec->attend.all_exact && plan_window(spec) >= 0)
+    text_printf(out, "always window=%d\n", plan_window(spec));
 }
 
 static void attend_line(const struct spec *spec, struct text *out) {
@@ -44,8 +52,11 @@ static void attend_line(const struct spec *spec, struct text *out) {
   };
   if (spec->attend.all_exact)
     text_puts(out, "attend all=exact\n");
+  else if (spec->attend.rest == TAIL_DROP)
+    text_puts(out, "attend selected=exact rest=drop\n");
   else
-    text_printf(out, "attend selected=exact rest=%s\n", tails[spec->attend.rest]);
+    text_printf(out, "attend selected=exact rest=%s mass=%s\n", tails[spec->attend.rest],
+                spec->attend.mass_second_order ? "second_order" : "zeroth_order");
 }
 
 /* The lines a variant may repeat, in order. */

@@ -3,7 +3,11 @@
    blocks. */
 #include "compiler/plan/cost.h"
 
-enum { ELEMENT = 2, FLOAT = 4 };
+enum { ELEMENT = 2, FLOAT = 4, MAX_FORCED = PLAN_MAX_ALWAYS + 1 };
+
+struct range {
+  int64_t begin, end; /* blocks */
+};
 
 static int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
@@ -19,35 +23,52 @@ static int64_t larger(int64_t a, int64_t b) {
 
 /* ---- how many blocks are kept ---- */
 
-/* Blocks [begin, end) that a token range touches. */
-static void touched(const struct always_tokens *range, int64_t tokens, int64_t key, int64_t *begin,
-                    int64_t *end) {
-  int64_t from = range->begin, to = range->end;
-  if (range->kind == ALWAYS_TOKENS_LAST)
-    from = larger(0, tokens - range->end), to = tokens;
+/* Blocks that the tokens [from, to) touch, of those there are. */
+static struct range touched(int64_t from, int64_t to, int64_t tokens, int64_t key) {
+  from = larger(0, from);
   to = smaller(to, tokens);
-  *begin = from < to ? from / key : 0;
-  *end = from < to ? ceil_div(to, key) : 0;
+  return from < to ? (struct range){from / key, ceil_div(to, key)} : (struct range){0, 0};
 }
 
-static int64_t forced_blocks(const struct spec *spec, int64_t tokens) {
-  struct always_tokens ranges[PLAN_MAX_ALWAYS];
-  int n = plan_always(spec, ranges);
-  int64_t begin[PLAN_MAX_ALWAYS], end[PLAN_MAX_ALWAYS], count = 0, done = 0;
-  for (int i = 0; i < n; i++)
-    touched(&ranges[i], tokens, spec->blocks.key, &begin[i], &end[i]);
-  for (int round = 0; round < n;
-       round++) { /* leftmost range first; |done|: blocks counted so far */
-    int best = -1;
+/* How many blocks are in one of |n| ranges: leftmost first, |done| blocks counted so far. */
+static int64_t count_blocks(const struct range *range, int n) {
+  int64_t count = 0, done = 0;
+  for (;;) {
+    const struct range *best = 0;
     for (int i = 0; i < n; i++)
-      if (end[i] > done && (best < 0 || begin[i] < begin[best]))
-        best = i;
-    if (best < 0)
-      break;
-    count += end[best] - larger(begin[best], done);
-    done = end[best];
+      if (range[i].end > done && (!best || range[i].begin < best->begin))
+        best = &range[i];
+    if (!best)
+      return count;
+    count += best->end - larger(best->begin, done);
+    done = best->end;
   }
-  return count;
+}
+
+/* Blocks around query block |i|. */
+static struct range around(const struct spec *spec, int64_t i, int64_t tokens) {
+  int64_t key = spec->blocks.key, query = spec->blocks.query, width = plan_window(spec) * key;
+  return touched(i * query - width, (i + 1) * query + width, tokens, key);
+}
+
+/* The most blocks that any query block has forced. */
+static int64_t forced_blocks(const struct spec *spec, int64_t tokens) {
+  struct always_tokens always[PLAN_MAX_ALWAYS];
+  struct range range[MAX_FORCED];
+  int n = plan_always(spec, always);
+  for (int i = 0; i < n; i++) {
+    bool is_last = always[i].kind == ALWAYS_TOKENS_LAST;
+    range[i] = touched(is_last ? tokens - always[i].end : always[i].begin,
+                       is_last ? tokens : always[i].end, tokens, spec->blocks.key);
+  }
+  if (plan_window(spec) < 0)
+    return count_blocks(range, n);
+  int64_t most = 0;
+  for (int64_t i = 0; i < ceil_div(tokens, spec->blocks.query); i++) {
+    range[n] = around(spec, i, tokens);
+    most = larger(most, count_blocks(range, n + 1));
+  }
+  return most;
 }
 
 int64_t cost_kept(const struct spec *spec, int64_t tokens) {
@@ -62,9 +83,9 @@ int64_t cost_kept(const struct spec *spec, int64_t tokens) {
 
 /* ---- launches ---- */
 
-/* Time of the slowest resource; work comes in |items| equal pieces over the SMs, so the last wave
- * may be part empty. */
-static void bound(const struct target *t, struct cost *c, int64_t items) {
+/* Time of the slowest resource; work comes in |items| equal pieces, |streams| at a time on an SM,
+ * so the last wave may be part empty. */
+static void bound(const struct target *t, struct cost *c, int64_t items, int streams) {
   const struct {
     const char *name;
     double seconds;
@@ -79,8 +100,8 @@ static void bound(const struct target *t, struct cost *c, int64_t items) {
       c->seconds = needs[i].seconds;
       c->bound = needs[i].name;
     }
-  int64_t waves = ceil_div(items, t->sm_count);
-  c->seconds *= (double)(waves * t->sm_count) / (double)items;
+  int64_t slots = t->sm_count * streams, waves = ceil_div(items, slots);
+  c->seconds *= (double)(waves * slots) / (double)items;
 }
 
 static struct cost *launch(struct costs *c, const struct plan_kernel *kernel, int64_t ctas) {
@@ -89,21 +110,25 @@ static struct cost *launch(struct costs *c, const struct plan_kernel *kernel, in
   return cost;
 }
 
-/* Reads q, k (and v) once; H_j = K^T V takes 2 * 64 * D^2 FLOP a block. */
+/* Reads q, k (and v) once; H_j = K^T V takes 2 * block * D^2 FLOP a block. The variances of 64 key
+   columns are the diagonal of their K^T K, a product of 2 * block * 64^2. */
 static void statistics(const struct plan *plan, struct costs *c) {
   const struct plan_statistics *p = &plan->statistics;
   double d = p->head_dim, q_heads = plan->spec->shape.heads, kv_heads = plan->spec->shape.kv_heads;
   double q_rows = q_heads * (double)c->tokens, kv_rows = kv_heads * (double)c->tokens;
   double q_blocks = q_heads * (double)c->key_blocks, kv_blocks = kv_heads * (double)c->key_blocks;
-  double read = p->wants_v || p->wants_h ? 2 : 1, written = p->wants_v ? 2 : 1; /* of k and v */
+  double read = p->wants_v || p->wants_h ? 2 : 1;      /* k and v */
+  double written = 1 + p->wants_v + p->wants_variance; /* means of k and v, variances of k */
   int64_t blocks = (int64_t)(q_blocks > kv_blocks ? q_blocks : kv_blocks);
   struct cost *cost = launch(c, &p->kernel, smaller(plan->target->sm_count, blocks));
   cost->flops = p->wants_h ? kv_blocks * 2 * p->block * d * d : 0;
+  if (p->wants_variance || p->wants_trace)
+    cost->flops += kv_blocks * (double)ceil_div(p->head_dim, 64) * 2 * p->block * 64 * 64;
   cost->hbm_bytes = (q_rows + kv_rows * read + q_blocks + kv_blocks * written) * d * ELEMENT;
   if (p->wants_h_sum)
     cost->hbm_bytes += (kv_heads + (double)cost->ctas - 1) * d * d * FLOAT;
   cost->l2_bytes = cost->hbm_bytes;
-  bound(plan->target, cost, cost->ctas);
+  bound(plan->target, cost, cost->ctas, 1);
 }
 
 /* Every CTA scores 16 query blocks against all key means: 2 NT D FLOP a row. */
@@ -124,23 +149,26 @@ static void route(const struct plan *plan, struct costs *c) {
   cost->flops = rows * nt * 2 * d;
   cost->l2_bytes = heads * (double)row_tiles * key_bytes + rows * 2 * d * ELEMENT + parts + lists;
   cost->hbm_bytes = kv_heads * key_bytes + rows * 2 * d * ELEMENT + parts + lists;
-  bound(plan->target, cost, ctas);
+  bound(plan->target, cost, ctas, 1);
 }
 
-/* A tile of 128 x 128 takes 4 * 128 * 128 * D FLOP, 128 * 128 exps and 2 * 128 * D elements; the
-   first-order term half a tile's FLOP and D^2 elements. */
+/* A tile of q x k takes 4 q k D FLOP, q k exps and 2 k D elements; a mean tile half as much again
+   of FLOP and elements for q^2 . k_variance; the first-order term 2 q D^2 FLOP and D^2 elements. So
+   with query blocks of half the rows every key is read twice as often. */
 static void attend(const struct plan *plan, struct costs *c) {
   const struct plan_attend *p = &plan->attend;
   double d = p->head_dim, items = (double)c->items, q = p->tile_q, k = p->tile_k;
   double tiles = items * (double)(c->exact_tiles + c->mean_tiles);
   double first_order = p->first_order ? items : 0;
+  double second_order = p->second_order ? items * (double)c->mean_tiles : 0;
   struct cost *cost = launch(c, &p->kernel, smaller(plan->target->sm_count, c->items));
-  cost->flops = tiles * 4 * q * k * d + first_order * 2 * q * d * d;
+  cost->flops = (tiles * 2 + second_order) * 2 * q * k * d + first_order * 2 * q * d * d;
   cost->exps = tiles * q * k;
-  cost->l2_bytes = (tiles * 2 * k * d + first_order * d * d + items * 2 * q * d) * ELEMENT;
+  double columns = (tiles * 2 + second_order) * k; /* of keys, values and variances */
+  cost->l2_bytes = (columns * d + first_order * d * d + items * 2 * q * d) * ELEMENT;
   double heads = plan->spec->shape.heads + plan->spec->shape.kv_heads; /* q and o, k and v */
   cost->hbm_bytes = heads * (double)c->tokens * d * ELEMENT * 2;
-  bound(plan->target, cost, c->items);
+  bound(plan->target, cost, c->items, p->streams);
 }
 
 struct costs cost_of(const struct plan *plan, int64_t tokens) {
@@ -173,6 +201,7 @@ int64_t cost_crossover(struct arena *arena, const struct plan *plan) {
     return 0;
   dense.attend.all_exact = true;
   dense.route.kind = ROUTE_NONE;
+  dense.blocks.query = 128; /* the faster of the two */
   const struct plan *other = plan_choose(arena, &dense, plan->target, "");
   for (int64_t n = 128; n <= 1 << 17; n += 128)
     if (cost_of(plan, n).seconds < cost_of(other, n).seconds)

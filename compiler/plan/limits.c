@@ -14,25 +14,19 @@ static void limit(struct limits *l, struct span where, const char *found, const 
 }
 
 static void shape(struct arena *arena, struct limits *l, const struct spec *spec) {
-  if (spec->shape.head_dim != 128)
+  if (spec->shape.head_dim > 128)
     limit(l, spec->shape.head_dim_span, arena_printf(arena, "head_dim %d", spec->shape.head_dim),
-          "kernels exist for head_dim 128");
-  if (spec->shape.type != TYPE_BF16)
-    limit(l, spec->shape.type_span, "type fp16", "kernels exist for type bf16");
+          "kernels exist for head_dim 64, 96 and 128");
   if (spec->shape.mask != MASK_NONE)
     limit(l, spec->shape.mask_span, "mask causal", "kernels exist for mask none");
-  if (spec->shape.kv_heads != spec->shape.heads)
-    limit(
-        l, spec->shape.kv_heads_span,
-        arena_printf(arena, "kv_heads %d under %d heads", spec->shape.kv_heads, spec->shape.heads),
-        "kernels exist for kv_heads equal to heads");
 }
 
 static void blocks(struct arena *arena, struct limits *l, const struct spec *spec) {
-  if (spec->blocks.query != 128)
-    limit(l, spec->blocks.query_span, arena_printf(arena, "query %d", spec->blocks.query),
-          "kernels exist for query blocks of 128 rows");
-  if (spec->blocks.key != 64)
+  if (spec->blocks.key > spec->blocks.query)
+    limit(l, spec->blocks.key_span,
+          arena_printf(arena, "key %d under query %d", spec->blocks.key, spec->blocks.query),
+          "kernels exist for key blocks no longer than query blocks");
+  else if (spec->blocks.key != 64)
     limit(l, spec->blocks.key_span, arena_printf(arena, "key %d", spec->blocks.key),
           "kernels exist for key blocks of 64 tokens");
 }

@@ -41,6 +41,8 @@ static void statistics(const struct plan_statistics *p, struct text *out) {
   text_printf(out, "  v_mean          %s\n", yes(p->wants_v));
   text_printf(out, "  H_j             formed %s, norm %s, sum %s\n", yes(p->wants_h),
               yes(p->wants_h_norm), yes(p->wants_h_sum));
+  text_printf(out, "  key variance    columns %s, trace %s\n", yes(p->wants_variance),
+              yes(p->wants_trace));
 }
 
 static void route(const struct plan_route *p, struct text *out) {
@@ -48,10 +50,12 @@ static void route(const struct plan_route *p, struct text *out) {
   elements(p->type, p->group, out);
   text_printf(out, "  query block     %d rows, %d blocks a CTA, head_dim %d\n", p->query,
               p->rows_per_cta, p->head_dim);
+  text_printf(out, "  key block       %d keys\n", p->key);
   text_printf(out, "  score           scale * mean(q) . mean(k)%s\n",
               p->term == TERM_LOG_COVARIANCE     ? " + ln(||H_j||_F + 1e-5)"
               : p->term == TERM_LOG_KEY_VARIANCE ? " + ln(max(tr C_j, 1e-8))"
                                                  : "");
+  text_printf(out, "  window          %s\n", yes(p->wants_window));
   text_printf(out, "  sums H_j        %s\n", yes(p->reduces_h));
 }
 
@@ -61,6 +65,7 @@ static void attend(const struct plan_attend *p, struct text *out) {
   roles(p->producer_registers, p->consumer_registers, out);
   text_printf(out, "  tile            %d queries x %d keys, blocks of %d keys, head_dim %d\n",
               p->tile_q, p->tile_k, p->block, p->head_dim);
+  text_printf(out, "  streams         %d of query blocks, with the stages below\n", p->streams);
   text_printf(out, "  stages          q %d, k %d, v %d\n", p->q_stages, p->k_stages, p->v_stages);
   text_printf(out, "  layout          q %d, k %d, v %d, barriers %d\n", p->q_offset, p->k_offset,
               p->v_offset, p->barrier_offset);
@@ -70,6 +75,9 @@ static void attend(const struct plan_attend *p, struct text *out) {
               : p->first_order ? "means, then (g q) Hsum"
               : p->means       ? "means"
                                : "dropped");
+  if (p->means)
+    text_printf(out, "  mass            %s\n",
+                p->second_order ? "len_j exp(s_j + q^2 . k_variance_j)" : "len_j exp(s_j)");
   text_printf(out, "  edge            %s\n",
               p->edge ? "any number of tokens and blocks" : "whole blocks, a full first tile");
 }

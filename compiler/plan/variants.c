@@ -134,11 +134,13 @@ static bool body_can_be_built(struct expansion *x) {
   return limits.n == 0;
 }
 
-static const char *settings_text(struct arena *arena, const struct setting *settings, int n) {
+/* In the spelling of the language: "density=0.1" also where 0.10 was set. */
+static const char *settings_text(struct arena *arena, const struct spec *spec,
+                                 const struct setting *settings, int n) {
   const char *text = "";
   for (int i = 0; i < n; i++)
     text = arena_printf(arena, "%s%s%s=%s", text, *text ? " " : "", settings[i].name,
-                        settings[i].value);
+                        dsl_value(arena, spec, settings[i].name));
   return text;
 }
 
@@ -154,7 +156,7 @@ bool variants_plan(struct arena *arena, const struct spec *spec, const struct ta
   for (int c = 0; c < spec->n_choices; c++)
     candidates += spec->choices[c].n_values;
   out->dropped = ARENA_ARRAY(arena, struct rejection, candidates);
-  x.prefix = settings_text(arena, settings, n_settings);
+  x.prefix = settings_text(arena, spec, settings, n_settings);
   find_live(&x);
   if (diag->n_errors > 0)
     return false;

@@ -5,21 +5,21 @@ module @drop
       : ()
       -> (!pisa.tensor<"B, H, Nq, D", bf16>, !pisa.tensor<"B, Hk, Nk, D", bf16>,
         !pisa.tensor<"B, Hk, Nk, D", bf16>)
-  %means:5 = "pisa.summarize"(%qkv#0, %qkv#1, %qkv#2) {block = 64 : i64}
+  %means:6 = "pisa.summarize"(%qkv#0, %qkv#1, %qkv#2) {block = 64 : i64}
       : (!pisa.tensor<"B, H, Nq, D", bf16>, !pisa.tensor<"B, Hk, Nk, D", bf16>,
         !pisa.tensor<"B, Hk, Nk, D", bf16>)
-      -> (!pisa.tensor<"B, H, NQ64, D", bf16>, !pisa.tensor<"B, Hk, NT, D", bf16>,
-        !pisa.none, !pisa.none, !pisa.none)
+      -> (!pisa.tensor<"B, H, NQS, D", bf16>, !pisa.tensor<"B, Hk, NT, D", bf16>,
+        !pisa.none, !pisa.none, !pisa.none, !pisa.none)
   %chosen:3 = "pisa.route"(%means#0, %means#1, %means#3, %means#4)
       {always = ["tokens 100..300", "tokens last 256"], budget = "keep 12", query = 128 : i64, score = "mean"}
-      : (!pisa.tensor<"B, H, NQ64, D", bf16>, !pisa.tensor<"B, Hk, NT, D", bf16>,
+      : (!pisa.tensor<"B, H, NQS, D", bf16>, !pisa.tensor<"B, Hk, NT, D", bf16>,
         !pisa.none, !pisa.none)
       -> (!pisa.tensor<"B, H, NTq, k", i32>, !pisa.tensor<"B, H, NTq, NT", i1>, !pisa.none)
-  %out:2 = "pisa.attend"(%qkv#0, %qkv#1, %qkv#2, %chosen#0, %chosen#1, %means#1, %means#2, %chosen#2)
-      {rest = "drop"}
+  %out:2 = "pisa.attend"(%qkv#0, %qkv#1, %qkv#2, %chosen#0, %chosen#1, %means#1, %means#2, %chosen#2,
+      %means#5) {mass = "none", rest = "drop"}
       : (!pisa.tensor<"B, H, Nq, D", bf16>, !pisa.tensor<"B, Hk, Nk, D", bf16>,
         !pisa.tensor<"B, Hk, Nk, D", bf16>, !pisa.tensor<"B, H, NTq, k", i32>,
         !pisa.tensor<"B, H, NTq, NT", i1>, !pisa.tensor<"B, Hk, NT, D", bf16>,
-        !pisa.none, !pisa.none)
+        !pisa.none, !pisa.none, !pisa.none)
       -> (!pisa.tensor<"B, H, Nq, D", bf16>, !pisa.tensor<"B, H, Nq", f32>)
 }
