@@ -83,6 +83,15 @@ int main(int argc, char **argv) {
   CHECK(strstr(method.data, "density 125/1000"));
   spec.attend.rest = TAIL_DROP;
   runs(&context, &spec, "pisa_statistics pisa_route pisa_attend pisa_attend_edge ", &method);
+  spec = hybrid();
+  spec.route.always_window = 2;
+  spec.route.term = TERM_LOG_KEY_VARIANCE;
+  spec.attend.mass_second_order = true;
+  text_clear(&method);
+  runs(&context, &spec, "pisa_statistics pisa_route pisa_attend pisa_attend_edge ", &method);
+  CHECK(strstr(method.data, "\"tokens 0..512\", \"window 2\"]"));
+  CHECK(strstr(method.data, "mass = \"second order\"") && strstr(method.data, "log key_variance"));
+  CHECK(!strstr(method.data, "pisa.none")); /* variances, their sums and sums of H_j: all are wanted */
   struct spec dense = {.name = "dense",
                        .shape = {.heads = 24, .kv_heads = 24, .head_dim = 128},
                        .blocks = {.query = 128, .key = 64},

@@ -78,13 +78,65 @@ static void writes(struct arena *arena) {
   CHECK(part(&out, "\npart ptx", 0, &size) == part(&out, "\npart ptx", 1, &size));
   CHECK(part_is(&out, "\npart cubin", 0, "cubin"));
   CHECK(part_is(&out, "\npart ptx", 2, "ptx of b!"));
-  CHECK(strstr(out.data, "density=15/100 keep=0\nattend selected=exact rest=taylor_0\n"));
+  CHECK(strstr(out.data,
+               "density=15/100 keep=0\nattend selected=exact rest=taylor_0 mass=zeroth_order\n"));
   CHECK(strstr(out.data, "variant 1 keep=8\nroute top_k score=mean term=none budget=keep "
                          "density=0/1 keep=8\npart ptx"));
   CHECK(strstr(out.data, "\nvalidated no\n"));
   text_fini(&out);
   code_fini(&a);
   code_fini(&b);
+}
+
+/* The words of ranking terms, masses and windows, and that a variant repeats the lines it changes.
+ */
+static void words(struct arena *arena) {
+  struct spec one = spec_of(BUDGET_KEEP), two = spec_of(BUDGET_KEEP), three = spec_of(BUDGET_KEEP);
+  one.route.always_window = 2;
+  one.route.always_blocks = ALWAYS_FIRST;
+  two.route.term = TERM_LOG_KEY_VARIANCE;
+  two.route.always_blocks = ALWAYS_DIAGONAL;
+  two.attend.mass_second_order = true;
+  three.attend.rest = TAIL_DROP;
+  struct plan *plans[] = {plan_choose(arena, &one, &target_sm90a, ""),
+                          plan_choose(arena, &two, &target_sm90a, "two"),
+                          plan_choose(arena, &three, &target_sm90a, "three")};
+  struct code code = code_of("ptx", "");
+  const struct code *codes[] = {&code, &code, &code};
+  struct variants variants = {.plans = plans, .n = 3};
+  struct pack pack = {.spec = &one, .variants = &variants, .code = codes, .compiler = "test"};
+  struct text out;
+  text_init(&out);
+  pack_write(&pack, &out);
+  CHECK(strstr(out.data, "keep=8\nalways first=1\nalways window=2\nattend selected=exact "
+                         "rest=taylor_0 mass=zeroth_order\n"));
+  CHECK(strstr(out.data, "variant 1 two\nroute top_k score=mean term=log_key_variance budget=keep "
+                         "density=0/1 keep=8\nalways window=0\nattend selected=exact "
+                         "rest=taylor_0 mass=second_order\npart"));
+  CHECK(strstr(out.data, "variant 2 three\nalways none\nattend selected=exact rest=drop\npart"));
+  text_fini(&out);
+  code_fini(&code);
+}
+
+/* Everything that decides code is in the text that decides whether two variants share it. */
+static void tells_code_apart(struct arena *arena) {
+  struct spec specs[6];
+  for (int i = 0; i < 6; i++)
+    specs[i] = spec_of(BUDGET_KEEP);
+  specs[1].attend.mass_second_order = true;
+  specs[2].route.term = TERM_LOG_KEY_VARIANCE;
+  specs[3].route.always_window = 1;
+  specs[4].blocks.key = 128;
+  specs[5].blocks.query = 64;
+  struct text text[6];
+  for (int i = 0; i < 6; i++) {
+    text_init(&text[i]);
+    plan_print_kernels(plan_choose(arena, &specs[i], &target_sm90a, ""), &text[i]);
+    for (int j = 0; j < i; j++)
+      CHECK(strcmp(text[i].data, text[j].data) != 0);
+  }
+  for (int i = 0; i < 6; i++)
+    text_fini(&text[i]);
 }
 
 static void marks(struct arena *arena) {
@@ -139,6 +191,8 @@ int main(void) {
   struct arena arena;
   arena_init(&arena);
   writes(&arena);
+  words(&arena);
+  tells_code_apart(&arena);
   marks(&arena);
   holds_to_the_plan(&arena);
   arena_fini(&arena);
