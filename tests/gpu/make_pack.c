@@ -8,10 +8,20 @@
 
 #define MEAN "top_k score=mean term=none budget=density density=125/1000 keep=0"
 
+#define KEY_VARIANCE "top_k score=mean term=log_key_variance budget=density density=125/1000 keep=0"
+#define SECOND_ORDER(tail) "selected=exact rest=" tail " mass=second_order"
+
 #define SHAPED(text) .shape = text " mask=none", .code = text "\n"
 #define GROUPED SHAPED("heads=4 kv_heads=2 head_dim=96 type=bf16")
 #define HALF SHAPED("heads=3 kv_heads=3 head_dim=128 type=fp16")
-#define SMALL SHAPED("heads=4 kv_heads=1 head_dim=64 type=fp16")
+#define SMALL_SHAPE "heads=4 kv_heads=1 head_dim=64 type=fp16"
+#define SMALL SHAPED(SMALL_SHAPE)
+
+#define BLOCKED(text, more) .blocks = text, .code = text more "\n"
+#define COARSE BLOCKED("query=128 key=128", " term=log_key_variance")
+#define SMALL_BLOCKED                                                                              \
+  .shape = SMALL_SHAPE " mask=none", .blocks = "query=64 key=64",                                  \
+  .code = SMALL_SHAPE " query=64 key=64 term=log_key_variance\n"
 
 static const struct {
   const char *name;
@@ -25,6 +35,13 @@ static const struct {
              {"half", {HALF}},
              {"small", {SMALL}},
              {"small_drop", {SMALL, .attend = "selected=exact rest=drop", .route = MEAN}},
+             {"narrow", {BLOCKED("query=64 key=64", "")}},
+             {"coarse",
+              {COARSE, .route = KEY_VARIANCE, .always = "always first=9\nalways window=1\n",
+               .attend = SECOND_ORDER("taylor_0")}},
+             {"spread", {.always = "always window=0\n", .attend = SECOND_ORDER("taylor_hybrid")}},
+             {"small_spread",
+              {SMALL_BLOCKED, .route = KEY_VARIANCE, .attend = SECOND_ORDER("taylor_hybrid")}},
              {"small_dense", {SMALL, .dense = true}}};
 
 int main(int argc, char **argv) {

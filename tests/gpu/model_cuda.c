@@ -148,10 +148,10 @@ CUresult cuCtxSynchronize(void) {
 
 /* ---- code ---- */
 
-/* "... heads=4 kv_heads=2 head_dim=96 type=fp16" in the text of the code; the runtime ends it with
-   a NUL. */
+/* "... heads=4 kv_heads=2 head_dim=96 type=fp16", "query=64 key=64" and "term=log_key_variance" in
+   the text of the code; the runtime ends it with a NUL. */
 static struct model_build read_build(const char *image) {
-  struct model_build build = {.head_dim = 128, .group = 1};
+  struct model_build build = {.head_dim = 128, .group = 1, .query = 128, .key = 64};
   int heads, kv_heads;
   char type[8];
   const char *shape = strstr(image, "heads=");
@@ -160,6 +160,10 @@ static struct model_build read_build(const char *image) {
     build.group = heads / kv_heads;
     build.type = strcmp(type, "fp16") == 0 ? PISA_FP16 : PISA_BF16;
   }
+  const char *blocks = strstr(image, "query=");
+  if (blocks)
+    sscanf(blocks, "query=%d key=%d", &build.query, &build.key);
+  build.key_variance = strstr(image, "term=log_key_variance") != NULL;
   return build;
 }
 
@@ -232,8 +236,9 @@ static void spoil(const struct launch *launch) {
     args[PISA_ATTEND_o].map.data[0] ^= 0x8000;
   if (launch->kernel == ROUTE &&
       model_fault("workspace")) { /* masks are the last part: write behind it */
+    int32_t query = launch->build.query;
     int32_t rows =
-        args[PISA_ROUTE_total_heads].integer * ((args[PISA_ROUTE_n_q].integer + 127) / 128);
+        args[PISA_ROUTE_total_heads].integer * ((args[PISA_ROUTE_n_q].integer + query - 1) / query);
     uint32_t *masks = (uint32_t *)(uintptr_t)args[PISA_ROUTE_masks].pointer;
     masks[rows * args[PISA_ROUTE_mask_words].integer + 100] = 0;
   }

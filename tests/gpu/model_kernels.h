@@ -26,8 +26,9 @@ union model_value { /* one parameter of a kernel */
 };
 
 struct model_build { /* what a compiler would compile in */
-  int head_dim, group;
+  int head_dim, group, query, key;
   pisa_type type;
+  bool key_variance; /* h_norm2 holds tr C_j, not ||H_j||^2 */
 };
 
 /* The parameters in the order of abi.def. One kernel runs at a time. */
