@@ -95,11 +95,79 @@ static void check_forced_budget(void) {
   CHECK_INT(pisa_kept(&m, 1, 64 * 4, 0.001, 0), 4); /* never more than there are */
 }
 
+static void check_window_range(const struct pisa_method *m, int64_t n_k, int64_t i, int64_t begin,
+                               int64_t end) {
+  struct pisa_range window = pisa_window_blocks(m, n_k, i);
+  CHECK_INT(window.begin, begin);
+  CHECK_INT(window.end, end);
+}
+
+static void check_windows(void) {
+  struct pisa_method m = base;
+  check_window_range(&m, 6400, 3, 0, 0); /* no window */
+  m.has_window = true;
+  check_window_range(&m, 6400, 0, 0, 2); /* 128 rows touch two blocks of 64 keys */
+  check_window_range(&m, 6400, 3, 6, 8);
+  m.window = 3;
+  check_window_range(&m, 6400, 0, 0, 5);
+  check_window_range(&m, 6400, 3, 3, 11);
+  check_window_range(&m, 6400, 49, 95, 100);
+  check_window_range(&m, 6401, 49, 95, 101);
+  check_window_range(&m, 6400, 51, 99, 100); /* rows behind the last key: what the window reaches */
+  check_window_range(&m, 6400, 52, 0, 0);
+  m.query = 64;
+  check_window_range(&m, 6400, 3, 0, 7);
+  m.query = m.key = 128;
+  check_window_range(&m, 6400, 10, 7, 14);
+}
+
+/* Every query block counted by itself. */
+static int64_t most_forced(const struct pisa_method *m, int64_t n_q, int64_t n_k) {
+  int64_t most = 0;
+  for (int64_t i = 0; i * m->query < n_q; i++) {
+    struct pisa_range ranges[PISA_MAX_ALWAYS + 1];
+    pisa_always_blocks(m, n_k, ranges);
+    ranges[PISA_MAX_ALWAYS] = pisa_window_blocks(m, n_k, i);
+    int64_t count = pisa_union_count(ranges, PISA_MAX_ALWAYS + 1);
+    most = count > most ? count : most;
+  }
+  return most;
+}
+
+/* k is raised to the largest forced set of any query block, wherever on the diagonal it is. */
+static void check_window_budget(void) {
+  static const int sizes[][2] = {{128, 64}, {64, 64}, {128, 128}};
+  uint64_t seed = 1;
+  for (int trial = 0; trial < 20000; trial++) {
+    struct pisa_method m = base;
+    int64_t number[12];
+    for (int n = 0; n < 12; n++) {
+      seed = seed * 6364136223846793005u + 1442695040888963407u;
+      number[n] = (int64_t)(seed >> 33);
+    }
+    m.query = sizes[trial % 3][0];
+    m.key = sizes[trial % 3][1];
+    m.has_window = true;
+    m.window = number[0] % (trial % 5 ? 6 : 60);
+    m.n_always = (int)(number[1] % 5);
+    int64_t n_q = 1 + number[2] % 4000, n_k = 1 + number[3] % 4000;
+    for (int a = 0; a < m.n_always; a++) {
+      int64_t begin = number[4 + a] % 4000;
+      m.always[a] = (struct pisa_always){PISA_ALWAYS_RANGE, begin, begin + 1 + number[8 + a] % 900};
+    }
+    int64_t most = most_forced(&m, n_q, n_k), blocks = (n_k + m.key - 1) / m.key;
+    CHECK_INT(pisa_kept(&m, n_q, n_k, 0, 1), most ? most : 1);
+    CHECK_INT(pisa_kept(&m, n_q, n_k, 0, most + 3), most + 3 < blocks ? most + 3 : blocks);
+  }
+}
+
 int main(void) {
   check_decimals();
   check_spec_budget();
   check_always();
   check_union();
   check_forced_budget();
+  check_windows();
+  check_window_budget();
   return check_result();
 }

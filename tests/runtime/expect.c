@@ -9,8 +9,8 @@
 
 /* Where docs/ABI.md section 4 puts the parts, and the numbers of section 3. */
 struct layout {
-  uintptr_t q_mean, k_mean, v_mean, h_norm2, h_part, h_sum, lists, masks;
-  int64_t bh, bh_k, nt, nq, nt_q; /* BH, BHk, NT, NQ64, NTq */
+  uintptr_t q_mean, k_mean, v_mean, h_norm2, h_part, h_sum, k_variance, lists, masks;
+  int64_t bh, bh_k, nt, nq, nt_q; /* BH, BHk, NT, NQS, NTq */
   int64_t ctas, blocks, row_tiles, list_stride, mask_words;
   size_t bytes;
 };
@@ -42,9 +42,9 @@ static struct layout lay_out(const struct expect *e) {
   const pisa_attention *c = &e->call;
   struct layout l = {.bh = c->batch * c->heads,
                      .bh_k = c->batch * c->kv_heads,
-                     .nt = ceil_div(c->n_k, 64),
-                     .nq = ceil_div(c->n_q, 64),
-                     .nt_q = ceil_div(c->n_q, 128)};
+                     .nt = ceil_div(c->n_k, e->key),
+                     .nq = ceil_div(c->n_q, e->key),
+                     .nt_q = ceil_div(c->n_q, e->query)};
   int64_t q_blocks = c->heads / c->kv_heads * l.nq;
   l.blocks = l.nt > q_blocks ? l.nt : q_blocks;
   l.ctas = at_most(l.bh_k * l.blocks, EXPECT_SMS);
@@ -57,6 +57,7 @@ static struct layout lay_out(const struct expect *e) {
   l.h_norm2 = place(e, &l.bytes, 4 * l.bh_k * l.nt * 8);
   l.h_part = place(e, &l.bytes, 4 * (l.bh_k + l.ctas - 1) * e->d * e->d);
   l.h_sum = place(e, &l.bytes, 2 * l.bh_k * e->d * e->d);
+  l.k_variance = place(e, &l.bytes, e->second_order ? 2 * l.bh_k * l.nt * e->d : 0);
   l.lists = place(e, &l.bytes, 4 * l.bh * l.nt_q * l.list_stride);
   l.masks = place(e, &l.bytes, 4 * l.bh * l.nt_q * l.mask_words);
   return l;
@@ -131,6 +132,8 @@ static void check_statistics(const struct expect *e, const struct layout *w,
   CHECK_INT(whole(l, PISA_STATISTICS_n_q), c->n_q);
   CHECK_INT(whole(l, PISA_STATISTICS_n_k), c->n_k);
   CHECK_INT(whole(l, PISA_STATISTICS_blocks), w->blocks);
+  CHECK_INT(whole(l, PISA_STATISTICS_k_variance), e->second_order ? (int64_t)w->k_variance : 0);
+  check_real(l->params[PISA_STATISTICS_variance_scale].real, scale_of(e) / 2);
 }
 
 static void check_route(const struct expect *e, const struct layout *w,
@@ -156,6 +159,7 @@ static void check_route(const struct expect *e, const struct layout *w,
   CHECK_INT(whole(l, PISA_ROUTE_row_tiles), w->row_tiles);
   CHECK_INT(whole(l, PISA_ROUTE_stat_ctas), w->ctas);
   CHECK_INT(whole(l, PISA_ROUTE_stat_blocks), w->blocks);
+  CHECK_INT(whole(l, PISA_ROUTE_window), e->window);
   check_real(l->params[PISA_ROUTE_scale].real, scale_of(e));
   check_real(l->params[PISA_ROUTE_h_scale].real, scale_of(e) / (double)c->n_k * gain);
 }
@@ -163,7 +167,7 @@ static void check_route(const struct expect *e, const struct layout *w,
 static void check_attend(const struct expect *e, const struct layout *w,
                          const struct fake_launch *l) {
   const pisa_attention *c = &e->call;
-  bool full = c->n_k % 64 == 0 && e->kept >= 2;
+  bool full = c->n_k % e->key == 0 && e->kept >= 2;
   check_common(e, l, full ? "pisa_attend" : "pisa_attend_edge",
                at_most(w->bh * w->nt_q, EXPECT_SMS), 384, 196704);
   check_inputs(e, &l->params[PISA_ATTEND_q].map, &l->params[PISA_ATTEND_k].map,
@@ -172,6 +176,10 @@ static void check_attend(const struct expect *e, const struct layout *w,
   check_part(e, &l->params[PISA_ATTEND_k_mean].map, w->k_mean, w->nt);
   check_part(e, &l->params[PISA_ATTEND_v_mean].map, w->v_mean, w->nt);
   check_part(e, &l->params[PISA_ATTEND_h_sum].map, w->h_sum, e->d);
+  if (e->second_order)
+    check_part(e, &l->params[PISA_ATTEND_k_variance].map, w->k_variance, w->nt);
+  else
+    CHECK(is_zero(&l->params[PISA_ATTEND_k_variance].map));
   CHECK_INT(whole(l, PISA_ATTEND_lists), (int64_t)w->lists);
   CHECK_INT(whole(l, PISA_ATTEND_masks), (int64_t)w->masks);
   CHECK_INT(whole(l, PISA_ATTEND_lse), (int64_t)(uintptr_t)c->lse);

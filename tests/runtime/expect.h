@@ -12,6 +12,9 @@ struct expect {
   int64_t d;    /* head_dim */
   int64_t kept; /* blocks per list */
   int type;     /* CU_TENSOR_MAP_BFLOAT16 or _FLOAT16 */
+  int64_t query, key;
+  bool second_order;
+  int64_t window; /* -1: none */
   void *workspace, *stream;
 };
 

@@ -105,7 +105,15 @@ static void check_call(const pisa_module *module, const struct expect *expect) {
 }
 
 static void check_shape(const pisa_module *module, const pisa_attention *call, int64_t kept) {
-  const struct expect expect = {*call, D, kept, CU_TENSOR_MAP_BFLOAT16, address(7), address(9)};
+  const struct expect expect = {.call = *call,
+                                .d = D,
+                                .kept = kept,
+                                .type = CU_TENSOR_MAP_BFLOAT16,
+                                .query = 128,
+                                .key = 64,
+                                .window = -1,
+                                .workspace = address(7),
+                                .stream = address(9)};
   check_call(module, &expect);
 }
 
@@ -140,7 +148,50 @@ static void check_other_shapes(void) {
     call.k = tokens_first(2, kv_heads, call.n_k, d);
     call.v = tokens_first(3, kv_heads, call.n_k, d);
     call.o = tokens_first(4, heads, call.n_q, d);
-    const struct expect expect = {call, d, cases[i].kept, cases[i].type, address(7), address(9)};
+    const struct expect expect = {.call = call,
+                                  .d = d,
+                                  .kept = cases[i].kept,
+                                  .type = cases[i].type,
+                                  .query = 128,
+                                  .key = 64,
+                                  .window = -1,
+                                  .workspace = address(7),
+                                  .stream = address(9)};
+    check_call(module, &expect);
+    pisa_module_unload(module);
+  }
+}
+
+/* Query blocks of 64 rows, key blocks of 128, masses to second order, windows. */
+static void check_other_blocks(void) {
+  static const struct {
+    const char *blocks, *always;
+    int64_t query, key, window, n_q, n_k, kept;
+    bool second_order;
+  } cases[] = {
+      {"query=64 key=64", NULL, 64, 64, -1, 300, 3000, 5, false},
+      {"query=64 key=64", "always window=2\n", 64, 64, 2, 1000, 640, 5, true},
+      {"query=128 key=64", "always window=0\n", 128, 64, 0, 1000, 640, 2, true},
+      {"query=128 key=64", "always window=9\n", 128, 64, 9, 4096, 4096, 20, false},
+      {"query=128 key=128", NULL, 128, 128, -1, 5000, 2048, 2, true},
+      {"query=128 key=128", NULL, 128, 128, -1, 130, 2112, 2, false},
+      {"query=128 key=128", "always first=1\nalways window=1\n", 128, 128, 1, 4429, 4429, 4, true}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const char *attend = cases[i].second_order
+                             ? "selected=exact rest=taylor_hybrid mass=second_order"
+                             : "selected=exact rest=taylor_hybrid mass=zeroth_order";
+    pisa_module *module = load_module(&(struct sample_spec){
+        .blocks = cases[i].blocks, .always = cases[i].always, .attend = attend});
+    const struct expect expect = {.call = make_call(2, 3, cases[i].n_q, cases[i].n_k, i % 2),
+                                  .d = D,
+                                  .kept = cases[i].kept,
+                                  .type = CU_TENSOR_MAP_BFLOAT16,
+                                  .query = cases[i].query,
+                                  .key = cases[i].key,
+                                  .second_order = cases[i].second_order,
+                                  .window = cases[i].window,
+                                  .workspace = address(7),
+                                  .stream = address(9)};
     check_call(module, &expect);
     pisa_module_unload(module);
   }
@@ -213,6 +264,7 @@ static void check_drop(void) {
   CHECK(is_zero(&attend->params[PISA_ATTEND_k_mean].map));
   CHECK(is_zero(&attend->params[PISA_ATTEND_v_mean].map));
   CHECK(is_zero(&attend->params[PISA_ATTEND_h_sum].map));
+  CHECK(is_zero(&attend->params[PISA_ATTEND_k_variance].map));
   CHECK(whole(attend, PISA_ATTEND_lists) && whole(attend, PISA_ATTEND_masks));
   pisa_module_unload(module);
 }
@@ -315,6 +367,7 @@ int main(void) {
   check_taylor_0();
   check_dense();
   check_other_shapes();
+  check_other_blocks();
   pisa_module *module = load_module(&(struct sample_spec){.no_cubin = false});
   check_some(module);
   check_refusals(module);

@@ -62,6 +62,45 @@ static void check_overrides(void) {
   sample_free(&sample);
 }
 
+/* Window, mass and term of variant |v|; a variant's lines replace those above. */
+static void check_words(const struct pisa_pack *pack, int v, int64_t window, enum pisa_mass mass,
+                        enum pisa_term term) {
+  const struct pisa_method *m = &pack->manifest.variants[v].method;
+  CHECK(m->has_window == (window >= 0));
+  CHECK_INT(m->window, window < 0 ? 0 : window);
+  CHECK(m->mass == mass && m->term == term);
+}
+
+static void check_more_words(void) {
+  pisa_error error;
+  struct sample sample, edited;
+  pisa_pack *pack = NULL;
+  sample_make(&(struct sample_spec){.route = "top_k score=mean term=log_key_variance "
+                                             "budget=density density=125/1000 keep=0",
+                                    .always = "always last=64\nalways window=3\nalways first=1\n",
+                                    .attend = "mass=second_order rest=taylor_0 selected=exact"},
+              &sample);
+  CHECK_OK(pisa_pack_read(sample.bytes, sample.size, &pack, &error), error);
+  check_words(pack, 0, 3, PISA_MASS_SECOND_ORDER, PISA_TERM_LOG_KEY_VARIANCE);
+  check_words(pack, 1, 3, PISA_MASS_SECOND_ORDER, PISA_TERM_LOG_COVARIANCE);
+  CHECK(pack->manifest.variants[0].method.n_always == 2);
+  pisa_pack_close(pack);
+  sample_edit(&sample, "density=25/100 keep=0\n",
+              "density=25/100 keep=0\nalways first=1\nattend selected=exact rest=drop\n", &edited);
+  CHECK_OK(pisa_pack_read(edited.bytes, edited.size, &pack, &error), error);
+  check_words(pack, 0, 3, PISA_MASS_SECOND_ORDER, PISA_TERM_LOG_KEY_VARIANCE);
+  check_words(pack, 1, -1, PISA_MASS_ZEROTH_ORDER, PISA_TERM_LOG_COVARIANCE);
+  CHECK(pack->manifest.variants[1].method.n_always == 1);
+  pisa_pack_close(pack);
+  sample_free(&edited);
+  sample_edit(&sample, "density=25/100 keep=0\n", "density=25/100 keep=0\nalways none\n", &edited);
+  CHECK_OK(pisa_pack_read(edited.bytes, edited.size, &pack, &error), error);
+  check_words(pack, 1, -1, PISA_MASS_SECOND_ORDER, PISA_TERM_LOG_COVARIANCE);
+  pisa_pack_close(pack);
+  sample_free(&edited);
+  sample_free(&sample);
+}
+
 static void check_every_prefix(void) {
   struct sample sample;
   pisa_error error;
@@ -162,6 +201,7 @@ static const struct edit edits[] = {
     {"head_dim=128", "head_dim=18446744073709551744", "head_dim is '18446744073709551744'"},
     {"type=bf16", "type=fp8", "type is 'fp8'"},
     {"query=128", "query=96", "query is 96"},
+    {"query=128 key=64", "query=64 key=128", "query is 64, must not be less than key, 128"},
     {"top_k", "flat", "route 'flat' is not known"},
     {"density=125/1000", "density=0.125", "must be written num/den"},
     {"density=125/1000", "density=125/1001", "power of ten"},
@@ -173,6 +213,13 @@ static const struct edit edits[] = {
     {"attend selected", "always middle=3\nattend selected", "none of first=n, last=n, range=a..b"},
     {"attend selected", "always range=5..5\nattend selected", "end of always is '5'"},
     {"attend selected", "always range=5\nattend selected", "none of first=n"},
+    {"attend selected", "always window=x\nattend selected", "window is 'x'"},
+    {"attend selected", "always window=1\nalways window=1\nattend selected", "given twice"},
+    {"attend selected", "always window=1 first=1\nattend selected", "must have 1 fields"},
+    {" mass=zeroth_order", "", "'attend' must have 3 fields"},
+    {"mass=zeroth_order", "mass=third_order", "mass is 'third_order'"},
+    {"rest=taylor_hybrid", "rest=drop", "'attend' must have 2 fields"},
+    {"term=log_covariance", "term=log_residual", "term is 'log_residual'"},
     {"attend selected=exact rest=taylor_hybrid mass=zeroth_order", "attend all=exact",
      "belong together"},
     {"attend selected",
@@ -222,9 +269,13 @@ static void check_manifests(void) {
       &edited);
   CHECK_FAILS(read_sample(&edited, &error), PISA_CORRUPT, error, "not for a dense method");
   sample_free(&edited);
-  sample_edit(&sample, "attend all", "always first=64\nattend all", &edited);
-  CHECK_FAILS(read_sample(&edited, &error), PISA_CORRUPT, error, "'always' without a route");
-  sample_free(&edited);
+  static const char *const forced[] = {"always first=64\nattend all",
+                                       "always window=0\nattend all"};
+  for (int i = 0; i < 2; i++) {
+    sample_edit(&sample, "attend all", forced[i], &edited);
+    CHECK_FAILS(read_sample(&edited, &error), PISA_CORRUPT, error, "'always' without a route");
+    sample_free(&edited);
+  }
   sample_free(&sample);
 }
 
@@ -296,6 +347,7 @@ static void check_names(void) {
 int main(int argc, char **argv) {
   check_fields();
   check_overrides();
+  check_more_words();
   check_every_prefix();
   check_every_flip();
   check_signed_flips();

@@ -239,6 +239,13 @@ static void check_derived(void) {
   CHECK_OK(pisa_shape_check(&method, &call, &shape, &error), error);
   CHECK(shape.bh == 12 && shape.nt == 4 && shape.nt_q == 1 && shape.nq_s == 2 && shape.kept == 1);
   CHECK(fabsf(shape.scale - 0.08838834764f) < 1e-9f);
+  struct pisa_method coarse = method;
+  coarse.key = 128;
+  CHECK_OK(pisa_shape_check(&coarse, &call, &shape, &error), error);
+  CHECK(shape.nt == 2 && shape.nt_q == 1 && shape.nq_s == 1 && shape.vb == 2);
+  coarse.query = coarse.key = 64;
+  CHECK_OK(pisa_shape_check(&coarse, &call, &shape, &error), error);
+  CHECK(shape.nt == 4 && shape.nt_q == 2 && shape.nq_s == 2 && shape.vb == 4);
 }
 
 static void check_limits(void) {
