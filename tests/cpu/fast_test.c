@@ -65,6 +65,42 @@ static void shapes(void) {
     shape.key = i & 8 ? 128 : 64;
     shape.type = i & 16 ? PISA_FP16 : PISA_BF16;
     shape.n_q = 210;
+    if (shape.key <= shape.query)
+      compare(shape, 1, 1e-5);
+  }
+}
+
+/* k_variance, like h_sum, may be rounded to either side; where q^2 k_variance is large, that moves
+   a score by 2^-9 of it. */
+static void second_order(void) {
+  static const int blocks[][2] = {{128, 64}, {64, 64}, {128, 128}};
+  for (int i = 0; i < 12; i++) {
+    struct shape shape = shape_of(777, 2);
+    shape.head_dim = i % 2 ? 96 : 64;
+    shape.query = blocks[i % 3][0];
+    shape.key = blocks[i % 3][1];
+    shape.type = i < 6 ? PISA_BF16 : PISA_FP16;
+    shape.n_q = 300;
+    shape.second_order = true;
+    shape.log_covariance = i % 4 == 0;
+    shape.key_variance = i % 4 == 1;
+    compare(shape, 1, 2e-5);
+  }
+}
+
+/* Forced blocks beside the diagonal: fewer and more query rows than keys. */
+static void windows(void) {
+  static const int blocks[][2] = {{128, 64}, {64, 64}, {128, 128}};
+  for (int i = 0; i < 12; i++) {
+    struct shape shape = shape_of(i % 2 ? 300 : 1000, 4);
+    shape.query = blocks[i % 3][0];
+    shape.key = blocks[i % 3][1];
+    shape.n_q = 650;
+    shape.kept = shape.key == 64 ? 4 : 3;
+    shape.key_variance = i % 4 < 2;
+    shape.log_covariance = false;
+    shape.windowed = true;
+    shape.window = i % 2;
     compare(shape, 1, 1e-5);
   }
 }
@@ -259,11 +295,18 @@ static const struct {
   const char *name;
   void (*run)(void);
 } cases[] = {
-    {"lengths", lengths},     {"incoherent", incoherent},
-    {"large", large},         {"shapes", shapes},
-    {"heads", heads},         {"threads", threads},
-    {"layout", layout},       {"given_lists", given_lists},
-    {"groups", groups},       {"progress", progress},
+    {"lengths", lengths},
+    {"incoherent", incoherent},
+    {"large", large},
+    {"shapes", shapes},
+    {"heads", heads},
+    {"threads", threads},
+    {"layout", layout},
+    {"given_lists", given_lists},
+    {"second_order", second_order},
+    {"windows", windows},
+    {"groups", groups},
+    {"progress", progress},
     {"far_apart", far_apart},
 };
 

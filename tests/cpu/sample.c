@@ -60,7 +60,10 @@ struct sample sample_new(struct shape s, double spread) {
   *p = (struct cpu_problem){.dense = s.tail == DENSE,
                             .means = s.tail == TAYLOR_0 || s.tail == HYBRID,
                             .first_order = s.tail == HYBRID,
+                            .second_order =
+                                s.second_order && (s.tail == TAYLOR_0 || s.tail == HYBRID),
                             .log_covariance = s.log_covariance && s.tail != DENSE,
+                            .key_variance = s.key_variance && s.tail != DENSE,
                             .query = s.query,
                             .key = s.key,
                             .head_dim = s.head_dim,
@@ -71,7 +74,7 @@ struct sample sample_new(struct shape s, double spread) {
                             .n_q = s.n_q,
                             .n_k = s.n_k,
                             .kept = s.kept,
-                            .window = -1,
+                            .window = s.windowed && s.tail != DENSE ? s.window : -1,
                             .scale = (double)(float)(1 / sqrt(s.head_dim))};
   cpu_problem_derive(p);
   if (p->dense)

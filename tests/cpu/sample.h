@@ -19,7 +19,10 @@ struct shape {
   pisa_type type;
   int head_dim, query, key;
   int64_t batch, heads, kv_heads, n_q, n_k, kept;
-  bool log_covariance, bnhd;
+  bool log_covariance, key_variance; /* at most one of them */
+  bool second_order;                 /* where the tail has means */
+  bool windowed, bnhd;
+  int64_t window; /* counts if windowed */
 };
 
 struct sample {
