@@ -13,6 +13,8 @@ double quality_cost(const struct pisa_method *method, int64_t n_q, int64_t n_k, 
   double cost = read + q_blocks * k_blocks / (2 * q * k); /* one product per pair of means */
   if (pisa_wants_v_mean(method))
     cost += k_blocks / k; /* a column per block */
+  if (pisa_wants_k_variance(method))
+    cost += k_blocks / (2 * k); /* (q q) C_j of every query and block */
   if (pisa_wants_h_norm2(method) || pisa_wants_h_sum(method))
     cost += d / (2 * q * pisa_method_group(method)); /* H_j = K^T V of every block */
   if (pisa_wants_h_sum(method))
