@@ -7,6 +7,8 @@ query head before: not all of them know groups. One JSON line per (variant, shap
 --out, a table to stdout. Exit 3 when a check fails.
 
     python3 tests/bench/beside.py --library build/lib/libpisa.so --packs generated --out bench.jsonl
+    ... beside.py --variants hybrid,hybrid_second,flux1_dev --set flux1_dev:query=64
+    ... beside.py --variants sd35_medium --tokens 4429
 """
 
 import argparse
@@ -42,6 +44,13 @@ def options():
     parser.add_argument("--packs", default="generated", help="folder of NAME.pack")
     parser.add_argument(
         "--variants", default="hybrid,dense,taylor0,keep_or_drop", help="pack names"
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="PACK:NAME=VALUE[,NAME=VALUE]",
+        help="measures this variant of a pack too; may be repeated",
     )
     parser.add_argument("--tokens", default="4096,4608,8192,16384,32768")
     parser.add_argument("--batch", type=int, default=1)
@@ -81,12 +90,13 @@ def check(kernel, density):
     if kernel.dense:
         o, lse = reference.dense(q, k, v, scale)
     else:
-        o, lse = reference.piecewise(q, k, v, launch.blocks, kernel.attend["rest"], scale)
+        blocks = kernel.query, kernel.key
+        o, lse = reference.piecewise(q, k, v, launch.blocks, kernel.attend, blocks, scale)
     error = ((launch.o.double() - o).norm() / o.norm()).item()
     lse_error = (launch.lse.double() - lse).abs().max().item()
     passed = error <= MAX_REL_L2[kernel.dtype] and lse_error <= MAX_LSE_ABS  # false for NaN
     print(
-        f"check {kernel.name:14s} rel L2 {error:.2e}  lse {lse_error:.1e}",
+        f"check {kernel.name:24s} rel L2 {error:.2e}  lse {lse_error:.1e}",
         "ok" if passed else "FAILED",
         flush=True,
     )
@@ -142,19 +152,27 @@ def record(out, line):
     out.write(json.dumps(line) + "\n")
     out.flush()
     print(
-        f"{line['shape']['Nk']:7d} {line['variant']:14} {line['ms']:9.4f} "
+        f"{line['shape']['Nk']:7d} {line['variant']:24} {line['ms']:9.4f} "
         f"{line['ms_sustained']:9.4f}  {line['peer']:8} {line['peer_ms']:9.4f} "
         f"{line['peer_ms_sustained']:9.4f} {line['ratio']:6.2f}",
         flush=True,
     )
 
 
+def variant_of(text):
+    """flux1_dev:query=64,rest=drop -> the pack's name and the settings."""
+    pack, _, settings = text.partition(":")
+    if "=" not in settings:
+        sys.exit(f"--set {text}: expected PACK:NAME=VALUE[,NAME=VALUE]")
+    return pack, settings.split(",")
+
+
 def run(arguments):
     library = Library(arguments.library)
     folder = pathlib.Path(arguments.packs)
-    kernels = [
-        Kernel(library, str(folder / f"{name}.pack")) for name in arguments.variants.split(",")
-    ]
+    wanted = [(name, []) for name in arguments.variants.split(",")]
+    wanted += [variant_of(text) for text in arguments.set]
+    kernels = [Kernel(library, str(folder / f"{name}.pack"), words) for name, words in wanted]
     for kernel in kernels:
         if arguments.heads % kernel.group:
             sys.exit(f"--heads {arguments.heads}: {kernel.name} needs a multiple of {kernel.group}")
@@ -171,7 +189,7 @@ def run(arguments):
         "driver": driver_version(),
     }
     print(
-        f"{'tokens':>7} {'variant':14} {'ms':>9} {'sustained':>9}  "
+        f"{'tokens':>7} {'variant':24} {'ms':>9} {'sustained':>9}  "
         f"{'peer':8} {'ms':>9} {'sustained':>9} {'ratio':>6}"
     )
     with open(arguments.out, "a", encoding="utf-8") as out:

@@ -114,12 +114,19 @@ def ptx_digests(manifest, variant):
     return digests
 
 
-def fields(manifest, key):
-    """The first line `key name=value ...` as a dictionary: {"query": "128", "key": "64"}."""
+def fields(manifest, key, variant):
+    """The line `key name=value ...` of |variant|, its own or the one above all variants, as a
+    dictionary: {"query": "128", "key": "64"}."""
+    current, found = variant, None
     for line in manifest.splitlines():
-        if line.startswith(key + " "):
-            return dict(field.split("=") for field in line.split()[1:])
-    raise ValueError(f"the manifest has no {key} line")
+        words = line.split()
+        if words[0] == "variant":
+            current = int(words[1])
+        if words[0] == key and current == variant:
+            found = dict(word.split("=") for word in words[1:])
+    if found is None:
+        raise ValueError(f"the manifest has no {key} line")
+    return found
 
 
 class Kernel:
@@ -136,13 +143,14 @@ class Kernel:
         library("pisa_pack_find_variant", self.pack, names, len(settings), byref(variant))
         library("pisa_module_load", self.pack, variant, 0, byref(self.module))
         self.variant = variant.value
-        self.name = self.info.name.decode()
+        self.name = " ".join([self.info.name.decode(), *settings])
         manifest = self.info.manifest.decode()
-        self.attend = fields(manifest, "attend")
+        self.attend = fields(manifest, "attend", self.variant)
         self.head_dim = self.info.head_dim
         self.group = self.info.heads // self.info.kv_heads  # query heads per key/value head
         self.dtype = (torch.bfloat16, torch.float16)[self.info.type]
-        self.query = int(fields(manifest, "blocks")["query"])
+        blocks = fields(manifest, "blocks", self.variant)
+        self.query, self.key = int(blocks["query"]), int(blocks["key"])
         self.ptx_sha256 = ptx_digests(manifest, self.variant)
 
     @property

@@ -8,14 +8,13 @@ import math
 
 import torch
 
-QUERY, BLOCK = 128, 64
 
-
-def block_sums(x, blocks):
-    """[B, H, N, D] -> sums over blocks of 64 rows [B, H, NT, D]."""
+def block_sums(x, size):
+    """[B, H, N, D] -> sums over blocks of |size| rows [B, H, NT, D]."""
     b, h, n, d = x.shape
-    padded = torch.cat([x, x.new_zeros(b, h, blocks * BLOCK - n, d)], dim=2)
-    return padded.view(b, h, blocks, BLOCK, d).sum(3)
+    blocks = -(-n // size)
+    padded = torch.cat([x, x.new_zeros(b, h, blocks * size - n, d)], dim=2)
+    return padded.view(b, h, blocks, size, d).sum(3)
 
 
 def stored(x, dtype):
@@ -35,22 +34,35 @@ def selection(ids, blocks):
     return mask[..., :blocks]
 
 
-def piecewise(q, k, v, ids, rest, scale):
-    """(o, lse) in double. |ids|: lists read exactly; |rest|: drop, taylor_0, taylor_hybrid."""
+def mean_logits(q, k, k_mean, lengths, columns, scale, second_order, dtype):
+    """Scores of block means; to second order with round(q^2) times the stored variances."""
+    logits = scale * q @ stored(k_mean, dtype).mT + lengths.log()
+    if second_order:
+        size = int(lengths.max())
+        variance = block_sums((k - k_mean[:, :, columns]) ** 2, size) / lengths[:, None]
+        logits = logits + scale * stored(q * q, dtype) @ stored(scale / 2 * variance, dtype).mT
+    return logits
+
+
+def piecewise(q, k, v, ids, attend, blocks, scale):
+    """(o, lse) in double. |ids|: lists read exactly; |attend|: the manifest's words, rest=drop,
+    taylor_0 or taylor_hybrid and mass; |blocks|: rows of a query block, tokens of a key block."""
     dtype = q.dtype
     gain = 64 if dtype == torch.float16 else 1  # what a stored h_sum carries (docs/ABI.md)
     q, k, v = q.double(), shared(k, q).double(), shared(v, q).double()
+    rest, (query, key) = attend["rest"], blocks
     n_q, n_k = q.shape[2], k.shape[2]
-    blocks = -(-n_k // BLOCK)
-    lengths = torch.full((blocks,), BLOCK, device=q.device, dtype=torch.double)
-    lengths[-1] = n_k - BLOCK * (blocks - 1)
-    k_mean = block_sums(k, blocks) / lengths[:, None]
-    v_mean = block_sums(v, blocks) / lengths[:, None]
-    rows = torch.arange(n_q, device=q.device) // QUERY
-    columns = torch.arange(n_k, device=q.device) // BLOCK
-    selected = selection(ids, blocks)[:, :, rows]
+    n_blocks = -(-n_k // key)
+    lengths = torch.full((n_blocks,), key, device=q.device, dtype=torch.double)
+    lengths[-1] = n_k - key * (n_blocks - 1)
+    k_mean = block_sums(k, key) / lengths[:, None]
+    v_mean = block_sums(v, key) / lengths[:, None]
+    rows = torch.arange(n_q, device=q.device) // query
+    columns = torch.arange(n_k, device=q.device) // key
+    selected = selection(ids, n_blocks)[:, :, rows]
     exact = (scale * q @ k.mT).masked_fill(~selected[..., columns], -math.inf)
-    means = scale * q @ stored(k_mean, dtype).mT + lengths.log()
+    second_order = attend.get("mass") == "second_order"
+    means = mean_logits(q, k, k_mean, lengths, columns, scale, second_order, dtype)
     means = (
         torch.full_like(means, -math.inf)
         if rest == "drop"

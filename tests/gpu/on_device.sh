@@ -6,7 +6,8 @@
 # Needs a C compiler, cmake, python3 (with torch for bench) and compute-sanitizer for sanitize; no
 # LLVM. Records go to $OUT (default ./out): verify.jsonl, validation.json, bench.jsonl,
 # kernels.jsonl, sanitize.log, build.log; tests/gpu/record.py merges them into docs/results.
-# PISA_COMMIT names the measured commit where there is no git.
+# PISA_COMMIT names the measured commit where there is no git; $BESIDE holds further options of
+# tests/bench/beside.py, for instance "--variants sd35_medium --tokens 4429".
 # Exit 0: all passed, 2: the world failed, 3: a check failed.
 set -u
 cd "$(dirname "$0")/../.." || exit 2
@@ -100,7 +101,8 @@ bench_packs() {
     worse $?
   done
   PYTHONUNBUFFERED=1 timeout "$(left)" python3 tests/bench/beside.py \
-    --library $tree/lib/libpisa.so --packs generated --commit "$(commit)" --out "$out/bench.jsonl"
+    --library $tree/lib/libpisa.so --packs generated --commit "$(commit)" --out "$out/bench.jsonl" \
+    ${BESIDE:-}
   worse $?
 }
 
