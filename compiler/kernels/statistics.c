@@ -1,13 +1,15 @@
-/* statistics: one pass over q, k and v. For every block j of 64 rows of a head
+/* statistics: one pass over q, k and v. For every block j of 64 (128) rows of a head
 
        qbar_j, kbar_j, vbar_j      means over the block's rows, stored as half
        H_j = sum_n (k_n - kbar_j)^T v_n = K^T V - kbar_j vsum_j^T     (D x D, never in memory)
        ||H_j||_F^2                 as 8 partial sums, one per warp, which the reader adds in order
        sum_j H_j                   f32, one partial per CTA and head
+       var_j = (sum_n k_n^2 - len_j kbar_j^2) / len_j     by column; times a scale, as half
+       tr C_j = sum of var_j       as 8 partial sums in the place of those of ||H_j||^2
 
    Persistent: CTA c of C takes blocks [T c / C, T (c + 1) / C) of the T blocks of all key/value
    heads, one head after the other. Query heads that share keys and values come along: their blocks
-   of 64 query rows count through, one per block of the key/value head, while there are any. A
+   of query rows count through, one per block of the key/value head, while there are any. A
    producer thread fills the ring with q, k and v blocks; warpgroups compute 64 rows of H each, so
    for head_dim 64 only one has work, and for 96 the second has 32 rows of zeros. Nothing depends on
    timing: same input, same bits. */
@@ -41,7 +43,7 @@ struct statistics { /* what both roles know */
   struct lanes lanes;
   struct ring ring;
   val first, end;         /* this CTA's blocks */
-  val q_blocks, k_blocks; /* NQ64, NT: block j of q (of k, v) exists when j is less */
+  val q_blocks, k_blocks; /* NQS, NT: block j of q (of k, v) exists when j is less */
 };
 
 static int consumer_warps(const struct statistics *a) {
@@ -60,13 +62,17 @@ static bool wants(const struct statistics *a, enum input input) {
   return wants_mean(a, input) || a->plan->wants_h;
 }
 
+static bool wants_squares(const struct statistics *a) {
+  return a->plan->wants_variance || a->plan->wants_trace;
+}
+
 struct block {     /* heads count through the batch */
   val head, j;     /* of k and v */
   val q_head, q_j; /* of q */
 };
 
 /* Query heads [G head, G head + G) read key/value head |head|. Behind the blocks of the last one
-   q_j runs on past NQ64. */
+   q_j runs on past NQS. */
 static struct block block_at(struct ir *k, const struct statistics *a, val index) {
   const int group = a->plan->group;
   val head = udiv(k, index, ARG(blocks));
@@ -92,10 +98,24 @@ static struct tile input_tile(struct ir *k, const struct statistics *a, struct s
 
 /* ---- producer ---- */
 
+/* Rows [row, row + 64) of a block. */
+static void load_boxes(struct ir *k, const struct statistics *a, struct slot slot,
+                       enum input inputs, val row, struct place4 from, struct place4 q_from) {
+  const val map[INPUTS] = {ARG(q), ARG(k), ARG(v)};
+  for (enum input i = Q; i < inputs; i++) {
+    if (wants(a, i)) {
+      struct tile tile = input_tile(k, a, slot, i);
+      struct place4 place = i == Q ? q_from : from;
+      tile.address = add(k, tile.address, mul_const(k, row, PANEL_ROW_BYTES));
+      place.row = add(k, place.row, row);
+      tma_load_rows(k, &tile, 0, map[i], place, ring_full(k, &a->ring, slot));
+    }
+  }
+}
+
 /* The blocks of inputs [0, inputs) that are wanted. */
 static void load_inputs(struct ir *k, const struct statistics *a, struct slot slot,
                         struct block block, enum input inputs) {
-  const val map[INPUTS] = {ARG(q), ARG(k), ARG(v)};
   val batch = udiv(k, block.head, ARG(heads));
   val head = sub(k, block.head, mul(k, batch, ARG(heads)));
   struct place4 from = {mul_const(k, block.j, a->plan->block), head, batch}, q_from = from;
@@ -106,10 +126,11 @@ static void load_inputs(struct ir *k, const struct statistics *a, struct slot sl
   }
   int wanted = wants(a, V) || inputs < V ? (int)inputs : INPUTS - 1;
   ring_expect(k, &a->ring, slot, wanted * input_bytes(a));
-  for (enum input i = Q; i < inputs; i++) {
-    if (wants(a, i)) {
-      struct tile tile = input_tile(k, a, slot, i);
-      tma_load_rows(k, &tile, 0, map[i], i == Q ? q_from : from, ring_full(k, &a->ring, slot));
+  if (a->plan->block == BOX_ROWS) {
+    load_boxes(k, a, slot, inputs, i32(k, 0), from, q_from);
+  } else { /* unrolled, the boxes of two halves are too many for the producer's registers */
+    FOR_STEP(k, row, i32(k, 0), i32(k, a->plan->block), i32(k, BOX_ROWS)) {
+      load_boxes(k, a, slot, inputs, row, from, q_from);
     }
   }
 }
@@ -159,7 +180,8 @@ static struct sums sums_new(struct ir *k, const struct statistics *a) {
       .group = add_const(k, lanes_warpgroup(k, &a->lanes), -1),
       .has_rows = is_lt(k, whole ? i32(k, 0) : past_rows, i32(k, head_dim)),
       .ones = ones_operand(k, a->plan->ones_offset),
-      .ones_a = ones_frag(k, a->plan->block),
+      .ones_a = a->plan->block > BOX_ROWS ? ones_frag_shared(k, a->plan->ones_offset)
+                                          : ones_frag(k, a->plan->block),
       .v_sum = frag_new(k, head_dim),
       .h = frag_new(k, head_dim),
       .h_sum = frag_new(k, head_dim),
@@ -221,16 +243,16 @@ static struct rowval mean_of(struct ir *k, const struct sums *x, enum input inpu
   return rowval_scale(k, frag_any_column(k, &x->column[input]), inverse);
 }
 
-struct output { /* one row of an array [heads, blocks, D] of means */
+struct output { /* one row of an array [heads, blocks, D] of half */
   val array, head, blocks, j;
 };
 
-static void store_mean(struct ir *k, const struct statistics *a, const struct sums *x,
-                       struct output to, struct rowval mean) {
+static void store_row(struct ir *k, const struct statistics *a, const struct sums *x,
+                      struct output to, struct rowval value) {
   const int row_bytes = a->plan->head_dim * HALF;
   val index = add(k, mul(k, to.head, to.blocks), to.j);
   val row = at_row(k, to.array, index, i32(k, row_bytes));
-  rowval_store_half(k, mean, at(k, row, mul_const(k, x->group, GROUP_ROWS * HALF)), &a->lanes);
+  rowval_store_half(k, value, at(k, row, mul_const(k, x->group, GROUP_ROWS * HALF)), &a->lanes);
 }
 
 /* Rank-1 centring with the mean as it is in f32, before it was rounded for storing. */
@@ -238,9 +260,19 @@ static void centre(struct ir *k, const struct sums *x, struct rowval k_mean) {
   frag_subtract_outer(k, &x->h, k_mean, &x->v_sum);
 }
 
-static void store_norm(struct ir *k, const struct statistics *a, const struct sums *x,
-                       struct block block) {
-  val sum = warp_sum(k, frag_square_sum(k, &x->h));
+/* Sum of squares, less the mean's share, over the length. Rounding may leave less than nothing. */
+static struct rowval variance_of(struct ir *k, const struct sums *x, struct rowval squares,
+                                 struct rowval mean, val inverse) {
+  struct rowval sum = frag_any_column(k, &x->column[K]), variance;
+  for (int r = 0; r < FRAG_ROWS; r++) {
+    val rest = fused(k, negate(k, mean.r[r]), sum.r[r], squares.r[r]);
+    variance.r[r] = maximum(k, mul(k, rest, inverse), f32(k, 0));
+  }
+  return variance;
+}
+
+/* This warp's share of what is wanted in h_norm2. */
+static void store_part(struct ir *k, const struct statistics *a, struct block block, val sum) {
   val index = add(k, mul(k, block.head, a->k_blocks), block.j);
   val parts = at_row(k, ARG(h_norm2), index, i32(k, NORM_PARTS * F32));
   val consumer_warp = add_const(k, a->lanes.warp, -WARPGROUP_WARPS);
@@ -276,24 +308,32 @@ static void consume_query_mean(struct ir *k, const struct statistics *a, struct 
   IF (k, is_lt(k, block.q_j, a->q_blocks)) {
     struct output to = {ARG(q_mean), block.q_head, a->q_blocks, block.q_j};
     IF (k, x->has_rows) {
-      store_mean(k, a, x, to, mean);
+      store_row(k, a, x, to, mean);
     }
   }
 }
 
+/* |variance| where it is wanted, else NULL. */
 static void consume_keys(struct ir *k, const struct statistics *a, struct sums *x,
-                         struct block block, const struct rowval mean[INPUTS]) {
+                         struct block block, const struct rowval mean[INPUTS],
+                         const struct rowval *variance) {
   IF (k, has_keys(k, a, block)) {
     IF (k, x->has_rows) {
       struct output to = {ARG(k_mean), block.head, a->k_blocks, block.j};
-      store_mean(k, a, x, to, mean[K]);
+      store_row(k, a, x, to, mean[K]);
       if (wants_mean(a, V)) {
         to.array = ARG(v_mean);
-        store_mean(k, a, x, to, mean[V]);
+        store_row(k, a, x, to, mean[V]);
+      }
+      if (a->plan->wants_variance) {
+        to.array = ARG(k_variance);
+        store_row(k, a, x, to, rowval_scale(k, *variance, ARG(variance_scale)));
       }
     }
     if (a->plan->wants_h_norm) {
-      store_norm(k, a, x, block);
+      store_part(k, a, block, warp_sum(k, frag_square_sum(k, &x->h)));
+    } else if (a->plan->wants_trace) {
+      store_part(k, a, block, rowval_warp_sum(k, *variance));
     }
   }
   if (a->plan->wants_h_sum) {
@@ -301,9 +341,10 @@ static void consume_keys(struct ir *k, const struct statistics *a, struct sums *
   }
 }
 
+/* |squares| of the keys where they are wanted, else NULL. */
 static void consume_sums(struct ir *k, const struct statistics *a, struct sums *x,
-                         struct block block, enum input inputs) {
-  struct rowval mean[INPUTS];
+                         struct block block, enum input inputs, const struct rowval *squares) {
+  struct rowval mean[INPUTS], variance;
   val q_inverse = inverse_length(k, a, ARG(n_q), block.q_j);
   val k_inverse = inverse_length(k, a, ARG(n_k), block.j);
   for (enum input i = Q; i < inputs; i++) {
@@ -314,22 +355,40 @@ static void consume_sums(struct ir *k, const struct statistics *a, struct sums *
   if (inputs == INPUTS && a->plan->wants_h) {
     centre(k, x, mean[K]);
   }
+  if (squares) {
+    variance = variance_of(k, x, *squares, mean[K], k_inverse);
+  }
   consume_query_mean(k, a, x, block, mean[Q]);
   if (inputs == INPUTS) {
-    consume_keys(k, a, x, block, mean);
+    consume_keys(k, a, x, block, mean, squares ? &variance : NULL);
   }
+}
+
+/* Before the products, beside which registers would run short. Every lane has read its keys before
+   one of them gives the stage back. */
+static struct rowval key_squares(struct ir *k, const struct statistics *a, const struct sums *x,
+                                 struct slot slot) {
+  struct tile keys = input_tile(k, a, slot, K);
+  struct rowval squares = tile_column_squares(k, &keys, x->group, &a->lanes);
+  warp_sync(k);
+  return squares;
 }
 
 static void consume_inputs(struct ir *k, const struct statistics *a, struct sums *x,
                            struct ring_place *place, struct block block, enum input inputs) {
+  const bool wanted = wants_squares(a) && inputs == INPUTS;
+  struct rowval squares;
   struct slot slot = ring_slot(k, place);
+  if (wanted) {
+    squares = key_squares(k, a, x, slot);
+  }
   multiply(k, a, x, slot, inputs);
   finish_products(k, a, x, inputs);
   ONE_THREAD (k) {
     ring_release(k, &a->ring, slot);
   }
   ring_advance(k, &a->ring, place);
-  consume_sums(k, a, x, block, inputs);
+  consume_sums(k, a, x, block, inputs, wanted ? &squares : NULL);
 }
 
 /* As load_block. */
@@ -390,7 +449,8 @@ static struct statistics statistics_open(struct ir *k, const struct plan_statist
 }
 
 void kernel_statistics(struct ir *k, const struct plan_statistics *plan) {
-  assert(plan->block == BOX_ROWS && plan->head_dim % WARP_ROWS == 0);
+  assert(plan->block % BOX_ROWS == 0 && plan->head_dim % WARP_ROWS == 0);
+  assert(!plan->wants_h_norm || !plan->wants_trace); /* they share h_norm2 */
   assert(plan->head_dim <= MAX_GROUPS * GROUP_ROWS && plan->group >= 1);
   ir_set_half(k, plan->type == TYPE_FP16);
   kernel_begin(k, PISA_STATISTICS_N_ARGS, statistics_args);

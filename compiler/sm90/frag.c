@@ -101,6 +101,10 @@ struct rowval rowval_scale(struct ir *k, struct rowval x, val factor) {
   return (struct rowval){{mul(k, x.r[0], factor), mul(k, x.r[1], factor)}};
 }
 
+val rowval_warp_sum(struct ir *k, struct rowval x) {
+  return quads_sum(k, add(k, x.r[0], x.r[1]));
+}
+
 /* Four chains per row: nothing downstream reassociates a 64-long one. */
 enum { CHAINS = 4 };
 
@@ -146,6 +150,26 @@ val frag_square_sum(struct ir *k, const struct frag *f) {
     *sum = is_null(*sum) ? mul(k, x, x) : fused(k, x, x, *sum);
   }
   return combine(k, chain, add);
+}
+
+/* Four chains again: register z is row z & 1, and has two neighbours in k. */
+struct rowval tile_column_squares(struct ir *k, const struct tile *tile, val panel,
+                                  const struct lanes *lanes) {
+  val first = tile_transposed_lane_address(k, tile, panel, lanes), chain[CHAINS];
+  for (int z = 0; z < CHAINS; z++) {
+    chain[z] = f32(k, 0);
+  }
+  for (int s = 0; s < tile->rows / K_STEP; s++) {
+    val address = add_const(k, first, s * K_STEP * PANEL_ROW_BYTES), x[CHAINS];
+    ir_asm(k, "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {$0, $1, $2, $3}, [$4];",
+           "=r,=r,=r,=r,r,~{memory}", k->i32, CHAINS, x, 1, &address);
+    for (int z = 0; z < CHAINS; z++) {
+      val lo = half_lo(k, x[z]), hi = half_hi(k, x[z]);
+      chain[z] = fused(k, hi, hi, fused(k, lo, lo, chain[z]));
+    }
+  }
+  return (struct rowval){
+      {quad_sum(k, add(k, chain[0], chain[2])), quad_sum(k, add(k, chain[1], chain[3]))}};
 }
 
 void frag_to_a(struct ir *k, const struct frag_a *a, const struct frag *f) {

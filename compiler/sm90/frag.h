@@ -25,6 +25,7 @@ struct frag {
 };
 struct frag_a {
   int columns;
+  bool fixed; /* every k step reads the registers of step 0 (ones.h) */
   struct var r[FRAG_A_MAX];
 };
 struct rowvec {
@@ -69,6 +70,12 @@ val frag_square_sum(struct ir *k, const struct frag *f); /* this thread's part o
 /* One value a row, of a fragment whose columns are all equal. */
 struct rowval frag_any_column(struct ir *k, const struct frag *f);
 struct rowval rowval_scale(struct ir *k, struct rowval x, val factor);
+val rowval_warp_sum(struct ir *k, struct rowval x); /* over the 16 rows of a warp */
+
+/* X^T of a tile X is an A operand, its rows the 64 columns of X in |panel|. A value a row: the sum
+   of its squares in f32, alike in the quad. */
+struct rowval tile_column_squares(struct ir *k, const struct tile *tile, val panel,
+                                  const struct lanes *lanes);
 
 /* To global memory, |row_0| pointing to the warpgroup's row 0. f as f32 rows of C columns; x as one
    half a row. */

@@ -33,6 +33,13 @@ val quad_sum(struct ir *k, val v) {
   return add(k, v, butterfly(k, v, 2));
 }
 
+val quads_sum(struct ir *k, val v) {
+  for (int distance = 16; distance >= 4; distance /= 2) {
+    v = add(k, v, butterfly(k, v, distance));
+  }
+  return v;
+}
+
 val warp_sum(struct ir *k, val v) {
   for (int distance = 16; distance > 0; distance /= 2) {
     v = add(k, v, butterfly(k, v, distance));

@@ -16,7 +16,8 @@ val lanes_warpgroup(struct ir *k, const struct lanes *lanes); /* index in the CT
 
 val quad_max(struct ir *k, val f32_value); /* over the four lanes that share lane / 4 */
 val quad_sum(struct ir *k, val f32_value);
-val warp_sum(struct ir *k, val f32_value); /* butterfly: the same order in every lane */
+val quads_sum(struct ir *k, val f32_value); /* over the eight lanes with the same t mod 4 */
+val warp_sum(struct ir *k, val f32_value);  /* butterfly: the same order in every lane */
 val warp_sum_u32(struct ir *k, val i32_value);
 val warp_max_u32(struct ir *k, val i32_value);
 val warp_min_u32(struct ir *k, val i32_value);

@@ -30,3 +30,13 @@ struct frag_a ones_frag(struct ir *k, int rows) {
   }
   return a;
 }
+
+struct frag_a ones_frag_shared(struct ir *k, int offset) {
+  struct frag_a a = frag_a_new(k, K_STEP);
+  a.fixed = true;
+  val four = load(k, k->i32x4, at_const(k, k->smem, offset), VECTOR_BYTES);
+  for (int i = 0; i < 4; i++) {
+    set(k, a.r[i], element(k, four, i, k->i32));
+  }
+  return a;
+}

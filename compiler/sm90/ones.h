@@ -18,5 +18,9 @@ enum { ONES_BYTES = 1024, ONES_COLUMNS = 8 };
 void ones_fill(struct ir *k, int offset);
 struct operand ones_operand(struct ir *k, int offset); /* B of X^T 1: every k step is the same */
 struct frag_a ones_frag(struct ir *k, int rows);       /* A of 1^T X, in registers */
+/* The same in four registers, which every k step reads, where rows / 4 are too many: read from
+   shared memory after the CTA has met, as ptxas gives each use of a constant registers of its own.
+ */
+struct frag_a ones_frag_shared(struct ir *k, int offset);
 
 #endif

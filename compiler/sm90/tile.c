@@ -64,6 +64,18 @@ struct tile_lane tile_lane_new(struct ir *k, const struct tile *tile, const stru
   };
 }
 
+val tile_transposed_lane_address(struct ir *k, const struct tile *tile, val panel,
+                                 const struct lanes *lanes) {
+  val warp = bit_and(k, lanes->warp, i32(k, 3)), row_in_atom = bit_and(k, lanes->lane, i32(k, 7));
+  val right = bit_and(k, shift_right(k, lanes->lane, i32(k, 3)), i32(k, 1));
+  val lower = shift_right(k, lanes->lane, i32(k, 4));
+  val row = add(k, mul_const(k, lower, 8), row_in_atom);
+  val chunk = add(k, mul_const(k, warp, 2), right);
+  val swizzled = shift_left(k, bit_xor(k, chunk, row_in_atom), i32(k, 4));
+  val offset = add(k, mul_const(k, row, PANEL_ROW_BYTES), swizzled);
+  return add(k, tile->address, add(k, mul_const(k, panel, tile->rows * PANEL_ROW_BYTES), offset));
+}
+
 val tile_lane_address(struct ir *k, const struct tile_lane *lane, int step) {
   const int per_panel = PANEL_COLUMNS / K_STEP;
   val chunk = add_const(k, lane->half, 2 * (step % per_panel));

@@ -57,4 +57,14 @@ struct tile_lane {
 struct tile_lane tile_lane_new(struct ir *k, const struct tile *tile, const struct lanes *lanes);
 val tile_lane_address(struct ir *k, const struct tile_lane *lane, int step);
 
+/* The same for the transposed move (ldmatrix.x4.trans), which makes A operands of X^T: 8 x 8 pieces
+
+       columns  16 w + 0..7    16 w + 8..15      of a panel
+       rows 0..7    lanes 0..7     8..15         their addresses, and in this order
+       rows 8..15        16..23   24..31         the registers z = 0..3 (frag.h)
+
+   of rows [0, 16); those of k step s are s * 16 rows further. */
+val tile_transposed_lane_address(struct ir *k, const struct tile *tile, val panel,
+                                 const struct lanes *lanes);
+
 #endif
