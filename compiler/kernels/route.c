@@ -1,6 +1,7 @@
 /* route: which key blocks each query block reads exactly.
 
-       score[i, j] = scale qbar_i . kbar_j  (+ ln(||H_j||_F + 1e-5))       nan counts as -inf
+       score[i, j] = scale qbar_i . kbar_j  (+ ln(||H_j||_F + 1e-5), + ln(max(tr C_j, 1e-8)))
+                                                                           nan counts as -inf
        list[i]     = the |keep| largest, ties to the smaller j, forced blocks first; ascending
        mask[i]     = bit j: block j is listed, or does not exist
 
@@ -29,7 +30,7 @@ static const struct ir_arg route_args[] = {
 };
 #define ARG(name) (k->arg[PISA_ROUTE_##name])
 
-enum { BLOCK = 64, NORM_PARTS = 8, HALF = 2, F32 = 4, WORD = 4, MAX_WORDS = 2 };
+enum { NORM_PARTS = 8, HALF = 2, F32 = 4, WORD = 4, MAX_WORDS = 2 };
 enum {
   WARPS = 16,
   SPAN = WARPS * MMA_COLUMNS, /* columns all warps score together: 128 */
@@ -48,7 +49,7 @@ struct route {
   struct lanes lanes;
   val head, first;                 /* of this CTA; its first query block */
   val kv_head;                     /* whose keys this head reads */
-  val q_blocks, k_blocks, q_tiles; /* NQ64, NT, NTq */
+  val q_blocks, k_blocks, q_tiles; /* NQS, NT, NTq */
   val spans;                       /* columns in shared memory, in units of 128: ceil(NT / 128) */
   val row_bytes;                   /* of a row of keys */
 };
@@ -73,7 +74,7 @@ static val word_offset(struct ir *k, const struct route *a, int i) {
   return mul_const(k, word, WORD);
 }
 
-/* The words of one mean of 64 query rows: word i of a lane is elements 2 (32 i + lane) and the
+/* The words of one mean of query rows: word i of a lane is elements 2 (32 i + lane) and the
  * next. */
 struct words {
   val word[MAX_WORDS];
@@ -88,14 +89,19 @@ static struct words query_words(struct ir *k, const struct route *a, val sub_blo
   return x;
 }
 
-/* Of a query block of 128 rows: both sub-blocks' means weighted by their rows. Where the second has
-   none the first is read twice, and each counts half. */
+/* Of sub-block i of the queries. */
+static val rows_of(struct ir *k, const struct route *a, val i) {
+  const int rows = a->plan->key;
+  return smin(k, sub(k, ARG(n_q), mul_const(k, i, rows)), i32(k, rows));
+}
+
+/* Of a query block of two sub-blocks: both means weighted by their rows. Where the second has none
+   the first is read twice, and each counts half. */
 static struct words blended_words(struct ir *k, const struct route *a, val i) {
   val even = mul_const(k, i, 2),
       odd = umin(k, add_const(k, even, 1), add_const(k, a->q_blocks, -1));
   struct words x = query_words(k, a, even), y = query_words(k, a, odd);
-  val nx = to_float(k, smin(k, sub(k, ARG(n_q), mul_const(k, even, BLOCK)), i32(k, BLOCK)));
-  val ny = to_float(k, smin(k, sub(k, ARG(n_q), mul_const(k, odd, BLOCK)), i32(k, BLOCK)));
+  val nx = to_float(k, rows_of(k, a, even)), ny = to_float(k, rows_of(k, a, odd));
   val inverse = reciprocal_approx(k, add(k, nx, ny));
   val wx = mul(k, nx, inverse), wy = mul(k, ny, inverse);
   for (int w = 0; w < words_per_lane(a); w++) {
@@ -109,7 +115,7 @@ static struct words blended_words(struct ir *k, const struct route *a, val i) {
 static struct mma_rows share_queries(struct ir *k, const struct route *a) {
   const int row_bytes = mma_shared_row_bytes(a->plan->head_dim);
   val i = umin(k, add(k, a->first, a->lanes.warp), add_const(k, a->q_tiles, -1));
-  bool blended = a->plan->query != BLOCK;
+  bool blended = a->plan->query != a->plan->key;
   struct words mine = blended ? blended_words(k, a, i) : query_words(k, a, i);
   val row = at(k, k->smem, mul_const(k, a->lanes.warp, row_bytes));
   for (int w = 0; w < words_per_lane(a); w++) {
@@ -126,15 +132,20 @@ static struct mma_rows share_queries(struct ir *k, const struct route *a) {
   return rows;
 }
 
-/* ln(||H_j||_F + 1e-5) of block |index| of all heads, wanted by a quad of lanes: two partial sums
-   each, added in a fixed order. */
-static val log_covariance(struct ir *k, const struct route *a, val index) {
+/* What the term adds to the scores of block |index| of all heads, wanted by a quad of lanes: of its
+   partial sums two a lane, added in a fixed order. */
+static val bias_of(struct ir *k, const struct route *a, val index) {
+  if (a->plan->term == TERM_NONE) {
+    return f32(k, 0);
+  }
   val parts = at_row(k, ARG(h_norm2), index, i32(k, NORM_PARTS * F32));
   val mine = at(k, parts, mul_const(k, frag_lane_column(k, &a->lanes), F32));
   val two = load(k, k->f32x2, mine, 2 * F32);
   val sum = quad_sum(k, add(k, element(k, two, 0, k->f32), element(k, two, 1, k->f32)));
+  val spread = a->plan->term == TERM_LOG_COVARIANCE ? add(k, sqrt_approx(k, sum), f32(k, 1e-5))
+                                                    : maximum(k, sum, f32(k, 1e-8));
   const double ln2 = 0.69314718055994530942;
-  return mul(k, log2_approx(k, add(k, sqrt_approx(k, sum), f32(k, 1e-5))), f32(k, ln2));
+  return mul(k, log2_approx(k, spread), f32(k, ln2));
 }
 
 /* An unsigned integer that sorts like the score: nan as -inf, -0 as +0. Then, of the bits, negative
@@ -171,7 +182,7 @@ static void score(struct ir *k, const struct route *a) {
     val index = add(k, mul(k, a->kv_head, a->k_blocks), j);
     val row = at_row(k, ARG(k_mean), index, i32(k, a->plan->head_dim * HALF));
     struct mma_row mean = mma_row_load(k, row, a->plan->head_dim, &a->lanes);
-    val bias = a->plan->term == TERM_LOG_COVARIANCE ? log_covariance(k, a, index) : f32(k, 0);
+    val bias = bias_of(k, a, index);
     struct mma_scores dot = mma_multiply(k, &queries, &mean);
     store_keys(k, a, first, &dot, bias);
   }
@@ -185,13 +196,25 @@ static void fill(struct ir *k, const struct route *a, val row, val begin, val en
   }
 }
 
+/* The key blocks that query block |query| touches and |window| to each side, where they exist. With
+   -1 none are left, as it touches one or two. */
+static void force_window(struct ir *k, const struct route *a, val row, val query) {
+  const int blocks = a->plan->query / a->plan->key;
+  val first = mul_const(k, query, blocks), end = add_const(k, first, blocks);
+  val begin = smax(k, sub(k, first, ARG(window)), i32(k, 0));
+  fill(k, a, row, begin, smin(k, add(k, end, ARG(window)), a->k_blocks), KEY_FORCED);
+}
+
 /* Overwrites what does not depend on scores. */
-static void exclude_and_force(struct ir *k, const struct route *a, val row) {
+static void exclude_and_force(struct ir *k, const struct route *a, val row, val query) {
   fill(k, a, row, a->k_blocks, mul_const(k, a->spans, SPAN), KEY_ABSENT);
   fill(k, a, row, ARG(always_0_begin), ARG(always_0_end), KEY_FORCED);
   fill(k, a, row, ARG(always_1_begin), ARG(always_1_end), KEY_FORCED);
   fill(k, a, row, ARG(always_2_begin), ARG(always_2_end), KEY_FORCED);
   fill(k, a, row, ARG(always_3_begin), ARG(always_3_end), KEY_FORCED);
+  if (a->plan->wants_window) {
+    force_window(k, a, row, query);
+  }
   warp_sync(k);
 }
 
@@ -329,7 +352,7 @@ static void select(struct ir *k, const struct route *a) {
   val query = add(k, a->first, a->lanes.warp);
   IF (k, is_lt(k, query, a->q_tiles)) {
     val row = at(k, k->smem, mul(k, a->lanes.warp, a->row_bytes));
-    exclude_and_force(k, a, row);
+    exclude_and_force(k, a, row, query);
     struct choice choice = choose_keys(k, a, row);
     val item = add(k, mul(k, a->head, a->q_tiles), query);
     struct outputs out = {
@@ -353,9 +376,9 @@ static void route_rows(struct ir *k, struct route *a) {
   a->kv_head = per_group(k, a, a->head);
   val tile = sub(k, cta_index(k), mul(k, a->head, ARG(row_tiles)));
   a->first = mul_const(k, tile, MMA_ROWS);
-  a->q_blocks = blocks_of(k, ARG(n_q), BLOCK);
+  a->q_blocks = blocks_of(k, ARG(n_q), a->plan->key);
   a->q_tiles = blocks_of(k, ARG(n_q), a->plan->query);
-  a->k_blocks = blocks_of(k, ARG(n_k), BLOCK);
+  a->k_blocks = blocks_of(k, ARG(n_k), a->plan->key);
   a->spans = blocks_of(k, a->k_blocks, SPAN);
   a->row_bytes = mul_const(k, add_const(k, mul_const(k, a->spans, SPAN), ROW_PADDING), WORD);
   score(k, a);
@@ -421,7 +444,8 @@ static void reduce_h(struct ir *k, const struct route *a, val cta) {
 
 void kernel_route(struct ir *k, const struct plan_route *plan) {
   assert(plan->rows_per_cta == MMA_ROWS && plan->kernel.threads == 32 * WARPS);
-  assert(plan->query == BLOCK || plan->query == 2 * BLOCK);
+  assert(plan->query == plan->key || plan->query == 2 * plan->key);
+  assert(plan->term != TERM_LOG_RESIDUAL);
   assert(plan->head_dim % H_ROWS == 0 && plan->head_dim / 2 <= 32 * MAX_WORDS && plan->group >= 1);
   ir_set_half(k, plan->type == TYPE_FP16);
   kernel_begin(k, PISA_ROUTE_N_ARGS, route_args);
