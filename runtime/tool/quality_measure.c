@@ -215,6 +215,18 @@ static pisa_status execute(const struct run_call *c, const struct quality_run *r
                           : run_on_device(c, run->ordinal, error);
 }
 
+/* What a device wrote indexes our arrays. */
+static pisa_status check_lists(const struct run_call *c, const struct quality_scene *s,
+                               int64_t k_blocks, pisa_error *error) {
+  int64_t n = c->blocks ? s->heads * c->q_blocks * c->kept : 0;
+  for (int64_t e = 0; e < n; e++)
+    if (c->blocks[e] >= k_blocks || (e % c->kept == 0 && c->blocks[e] < 0))
+      return pisa_fail(error, PISA_DRIVER,
+                       "list %lld names block %d of %lld: `pisa verify` tells what is wrong",
+                       (long long)(e / c->kept), (int)c->blocks[e], (long long)k_blocks);
+  return PISA_OK;
+}
+
 pisa_status quality_measure(const struct quality_scene *s, const struct quality_truth *truth,
                             const struct quality_pack *pack, double density,
                             const struct quality_run *run, struct quality_result *out,
@@ -224,10 +236,12 @@ pisa_status quality_measure(const struct quality_scene *s, const struct quality_
   pisa_status status = call_init(s, pack, density, &c, error);
   if (!status)
     status = execute(&c, run, error);
+  out->k_blocks = pisa_ceil_div(s->n_k, pack->chosen->method.key);
+  if (!status)
+    status = check_lists(&c, s, out->k_blocks, error);
   if (!status) {
     out->kept = c.kept;
     out->q_blocks = c.q_blocks;
-    out->k_blocks = pisa_ceil_div(s->n_k, c.method->key);
     struct measure m = {.scene = s,
                         .truth = truth,
                         .method = c.method,
