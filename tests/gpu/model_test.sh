@@ -1,6 +1,7 @@
 #!/bin/sh
 # One test of `pisa verify` or `pisa bench` on the model driver:
 # model_test.sh PISA MAKE_PACK MODEL_LIBRARY JOB [ARGUMENT ...]
+# The seed is fixed: a fault that moves few lists is found in these inputs, not in all.
 set -u
 pisa=$1 make_pack=$2 model=$3 job=$4
 shift 4
@@ -65,10 +66,10 @@ right) # right SPEC CASE ...: what is right to rounding passes, in the small and
   file=$(pack "$1") heads=$(heads "$1")
   shift
   export PISA_LIBCUDA="$model"
-  expect 0 "$pisa" verify "$file" --quick --both
-  expect 0 "$pisa" verify "$file" --quick --no-poison --ptx
+  expect 0 "$pisa" verify "$file" --seed 1 --quick --both
+  expect 0 "$pisa" verify "$file" --seed 1 --quick --no-poison --ptx
   for name in "$@"; do
-    expect 0 "$pisa" verify "$file" --heads "$heads" --case "$name"
+    expect 0 "$pisa" verify "$file" --seed 1 --heads "$heads" --case "$name"
     grep -q ' ok$' "$work/out" || fail "$name: no case ran"
   done
   ;;
@@ -78,7 +79,7 @@ fault) # fault NAME SPEC CASE WORD: what is wrong is found, in the case that is 
   set -- --heads "${5:-$(heads "$2")}" --case "$name"
   [ "$name" = random ] && set -- "$@" --quick
   [ "$fault" = ptx ] && set -- "$@" --both
-  expect 3 env PISA_LIBCUDA="$model" PISA_MODEL_FAULT="$fault" "$pisa" verify "$file" "$@"
+  expect 3 env PISA_LIBCUDA="$model" PISA_MODEL_FAULT="$fault" "$pisa" verify "$file" --seed 1 "$@"
   grep -q -e "^    .*$word" -e "^pisa.*$word" "$work/out" "$work/err" ||
     fail "no word of '$word': $(cat "$work/out")"
   ;;
@@ -86,7 +87,7 @@ fragment) # a mark needs the complete list: a quick run earns none
   record=$1
   command -v python3 >/dev/null || exit 0
   file=$(pack dense)
-  expect 0 env PISA_LIBCUDA="$model" "$pisa" verify "$file" --quick --both --json
+  expect 0 env PISA_LIBCUDA="$model" "$pisa" verify "$file" --seed 1 --quick --both --json
   cp "$work/out" "$work/quick"
   expect 0 python3 "$record" fragment "$work/quick" --driver 1.0 -o "$work/none.json"
   grep -q sha256 "$work/none.json" && fail "a quick run earned a mark"
