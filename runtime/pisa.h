@@ -126,8 +126,8 @@ typedef struct pisa_attention {
      places, so 0.29 of 100 blocks is 29. */
   double density;
   /* 0: the spec's budget; else k = keep >= 1. At most one of density and keep may be set, and
-     neither for dense packs. k is raised to the number of blocks that are always read and capped at
-     NT. */
+     neither for dense packs. k, the same for all query blocks, is raised to the most blocks that
+     are always read for one of them and capped at NT. */
   int64_t keep;
   float scale; /* 0: 1/sqrt(D); else > 0, multiplies q.k */
 } pisa_attention;

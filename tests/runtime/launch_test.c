@@ -123,7 +123,7 @@ static pisa_tensor tokens_first(int i, int64_t heads, int64_t n, int64_t d) {
 }
 
 /* Fewer key/value heads than query heads, fp16 with its gain, other head dims. VB is NT for the
-   first, G * NQ64 for the others. */
+   first, G * NQS for the others. */
 static void check_other_shapes(void) {
   static const struct {
     const char *shape;
