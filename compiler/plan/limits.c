@@ -5,9 +5,6 @@
 
 #include "compiler/plan/plan.h"
 
-static const char FORCED[] =
-    "kernels can force token ranges and the first and last block, alike for all queries";
-
 static void limit(struct limits *l, struct span where, const char *found, const char *possible) {
   if (l->n < MAX_LIMITS)
     l->at[l->n++] = (struct limit){where, found, possible};
@@ -26,22 +23,10 @@ static void blocks(struct arena *arena, struct limits *l, const struct spec *spe
     limit(l, spec->blocks.key_span,
           arena_printf(arena, "key %d under query %d", spec->blocks.key, spec->blocks.query),
           "kernels exist for key blocks no longer than query blocks");
-  else if (spec->blocks.key != 64)
-    limit(l, spec->blocks.key_span, arena_printf(arena, "key %d", spec->blocks.key),
-          "kernels exist for key blocks of 64 tokens");
 }
 
 static void always(struct limits *l, const struct spec *spec) {
-  if (spec->route.always_window > 0)
-    limit(l, spec->route.always_span, "a forced window", FORCED);
-  const unsigned unbuilt = ALWAYS_PREVIOUS | ALWAYS_CURRENT | ALWAYS_DIAGONAL;
   unsigned flags = spec->route.always_blocks;
-  if (flags & unbuilt)
-    limit(l, spec->route.always_span,
-          flags & ALWAYS_PREVIOUS  ? "always previous"
-          : flags & ALWAYS_CURRENT ? "always current"
-                                   : "always diagonal",
-          FORCED);
   int ranges = spec->route.n_always + !!(flags & ALWAYS_FIRST) + !!(flags & ALWAYS_LAST);
   if (ranges > PLAN_MAX_ALWAYS)
     limit(l, spec->route.always_span, "more than four forced ranges", "kernels take up to four");
@@ -57,10 +42,9 @@ static void route(struct limits *l, const struct spec *spec) {
     limit(l, spec->route.score_span,
           spec->route.score == SCORE_LSE ? "score lse" : "score half_variance",
           "kernels exist for score mean");
-  if (spec->route.term == TERM_LOG_RESIDUAL || spec->route.term == TERM_LOG_KEY_VARIANCE)
-    limit(l, spec->route.term_span,
-          spec->route.term == TERM_LOG_RESIDUAL ? "log residual" : "log key_variance",
-          "kernels exist for score mean and mean + log covariance");
+  if (spec->route.term == TERM_LOG_RESIDUAL)
+    limit(l, spec->route.term_span, "log residual",
+          "kernels exist for score mean, mean + log covariance and mean + log key_variance");
   if (spec->route.budget == BUDGET_THRESHOLD)
     limit(l, spec->route.budget_span, "threshold", "kernels exist for keep and density");
   always(l, spec);
@@ -70,8 +54,6 @@ static void attend(struct limits *l, const struct spec *spec) {
   if (spec->attend.rest == TAIL_TAYLOR_1)
     limit(l, spec->attend.rest_span, "rest taylor 1",
           "kernels exist for drop, taylor 0 and taylor hybrid");
-  if (spec->attend.mass_second_order)
-    limit(l, spec->attend.mass_span, "mass second_order", "kernels exist for mass to first order");
 }
 
 static void others(struct limits *l, const struct spec *spec) {

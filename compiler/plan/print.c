@@ -77,7 +77,8 @@ static void attend(const struct plan_attend *p, struct text *out) {
                                : "dropped");
   if (p->means)
     text_printf(out, "  mass            %s\n",
-                p->second_order ? "len_j exp(s_j + q^2 . k_variance_j)" : "len_j exp(s_j)");
+                p->second_order ? "len_j exp(scale (q . kbar_j + q^2 . k_variance_j))"
+                                : "len_j exp(scale q . kbar_j)");
   text_printf(out, "  edge            %s\n",
               p->edge ? "any number of tokens and blocks" : "whole blocks, a full first tile");
 }

@@ -71,12 +71,13 @@ static const char *choices_text(struct expansion *x, const int *pick) {
   return text;
 }
 
-/* The spec with the picked values; NULL when the combination is no legal spec or cannot be built.
- */
-static const struct spec *combine(struct expansion *x, const int *pick) {
+/* The spec with the picked values; NULL and |reason| when the combination is no legal spec or
+   cannot be built. */
+static const struct spec *combine(struct expansion *x, const int *pick, const char **reason) {
   const struct spec *spec = x->spec;
   struct diag aside; /* single candidates were reported already */
   diag_init(&aside, x->arena);
+  *reason = "these values do not go together";
   aside.source = x->diag->source;
   for (int c = 0; c < x->spec->n_choices; c++) {
     const struct spec_choice *choice = &x->spec->choices[c];
@@ -88,16 +89,20 @@ static const struct spec *combine(struct expansion *x, const int *pick) {
       return NULL;
     spec = next;
   }
-  return limits_of(x->arena, spec).n == 0 ? spec : NULL;
+  struct limits limits = limits_of(x->arena, spec);
+  if (limits.n > 0)
+    *reason = limits.at[0].possible;
+  return limits.n == 0 ? spec : NULL;
 }
 
 static void plan_combination(struct expansion *x, const int *pick) {
   const char *choices = choices_text(x, pick);
-  const struct spec *spec = combine(x, pick);
+  const char *reason;
+  const struct spec *spec = combine(x, pick, &reason);
   if (spec)
     x->out->plans[x->out->n++] = plan_choose(x->arena, spec, x->target, choices);
   else
-    drop(x, choices, x->spec->name_span, "these values do not go together");
+    drop(x, choices, x->spec->name_span, reason);
 }
 
 /* Counts |at| through all combinations, the last choice fastest; false after the last one. */

@@ -1,0 +1,24 @@
+module @blocks
+      {
+  %qkv:3 = "pisa.input"() {head_dim = 64 : i64, heads = 32 : i64, kv_heads = 8 : i64, mask = "none"}
+      : ()
+      -> (!pisa.tensor<"B, H, Nq, D", f16>, !pisa.tensor<"B, Hk, Nk, D", f16>,
+        !pisa.tensor<"B, Hk, Nk, D", f16>)
+  %means:6 = "pisa.summarize"(%qkv#0, %qkv#1, %qkv#2) {block = 64 : i64}
+      : (!pisa.tensor<"B, H, Nq, D", f16>, !pisa.tensor<"B, Hk, Nk, D", f16>,
+        !pisa.tensor<"B, Hk, Nk, D", f16>)
+      -> (!pisa.tensor<"B, H, NQS, D", f16>, !pisa.tensor<"B, Hk, NT, D", f16>,
+        !pisa.tensor<"B, Hk, NT, D", f16>, !pisa.none, !pisa.none, !pisa.none)
+  %chosen:3 = "pisa.route"(%means#0, %means#1, %means#3, %means#4)
+      {always = [], budget = "density 15/100", query = 128 : i64, score = "mean"}
+      : (!pisa.tensor<"B, H, NQS, D", f16>, !pisa.tensor<"B, Hk, NT, D", f16>,
+        !pisa.none, !pisa.none)
+      -> (!pisa.tensor<"B, H, NTq, k", i32>, !pisa.tensor<"B, H, NTq, NT", i1>, !pisa.none)
+  %out:2 = "pisa.attend"(%qkv#0, %qkv#1, %qkv#2, %chosen#0, %chosen#1, %means#1, %means#2, %chosen#2,
+      %means#5) {mass = "zeroth order", rest = "taylor 0"}
+      : (!pisa.tensor<"B, H, Nq, D", f16>, !pisa.tensor<"B, Hk, Nk, D", f16>,
+        !pisa.tensor<"B, Hk, Nk, D", f16>, !pisa.tensor<"B, H, NTq, k", i32>,
+        !pisa.tensor<"B, H, NTq, NT", i1>, !pisa.tensor<"B, Hk, NT, D", f16>,
+        !pisa.tensor<"B, Hk, NT, D", f16>, !pisa.none, !pisa.none)
+      -> (!pisa.tensor<"B, H, Nq, D", f16>, !pisa.tensor<"B, H, Nq", f32>)
+}
