@@ -7,22 +7,22 @@ import numpy as np
 from machine import F32, bf16_to_f32, f32_to_bf16, half_to_f32
 from ptx import Kernel
 
-BLOCK = 64
 
 
 class Plan:
-    """EMIT PLAN on the command line, PLAN being TAIL TERM QUERY [TYPE HEAD_DIM GROUP] as emit.c takes it."""
+    """EMIT PLAN on the command line, PLAN being TAIL TERM QUERY [TYPE HEAD_DIM GROUP [KEY]] as emit.c takes it."""
 
     def __init__(self, words):
         self.emit, self.words = words[0], words[1:]
-        self.tail, self.term, query, *shape = self.words
-        self.query = int(query)
-        self.type, head_dim, group = shape or ("bf16", 128, 1)
-        self.head_dim, self.group = int(head_dim), int(group)
+        tail, term, query, *shape = self.words
+        self.tail, self.second_order = tail.removesuffix("_second"), tail.endswith("_second")
+        self.term, self.window = term.removesuffix("_window"), term.endswith("_window")
+        self.type, *numbers = shape or ("bf16", 128, 1)
+        self.query, self.head_dim, self.group, self.key = (int(x) for x in (query, *numbers, 64)[:4])
 
 
 PLAN = Plan(sys.argv[1:])
-D, GROUP, IS_FP16 = PLAN.head_dim, PLAN.group, PLAN.type == "fp16"
+D, GROUP, IS_FP16, BLOCK = PLAN.head_dim, PLAN.group, PLAN.type == "fp16", PLAN.key
 ULP = 2.0 ** (-10 if IS_FP16 else -7)  # between neighbours, relative to the smaller, at most
 H_GAIN = 64 if IS_FP16 else 1  # PISA_FP16_H_GAIN
 
@@ -61,11 +61,15 @@ class Case:
         self.bits = [to_bits(rng.standard_normal(shape) * x) for shape, x in zip(shapes, size)]
         self.q, self.k, self.v = (from_bits(x).astype(np.float64).reshape(-1, x.shape[2], D) for x in self.bits)
         self.bh, self.bhk = batch * self.heads, batch * kv_heads
-        self.nq64, self.nt = blocks_of(n_q, BLOCK), blocks_of(n_k, BLOCK)
-        self.blocks = max(GROUP * self.nq64, self.nt)
+        self.nqs, self.nt = blocks_of(n_q, BLOCK), blocks_of(n_k, BLOCK)
+        self.blocks = max(GROUP * self.nqs, self.nt)
 
     def mean(self, x):
         return np.stack([x[:, j:j + BLOCK].mean(1) for j in range(0, x.shape[1], BLOCK)], 1)
+
+    def variance(self):
+        """Of each key column, over the block's rows."""
+        return np.stack([self.k[:, j:j + BLOCK].var(1) for j in range(0, self.n_k, BLOCK)], 1)
 
     def h(self):
         out = np.empty((self.bhk, self.nt, D, D))

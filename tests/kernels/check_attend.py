@@ -6,7 +6,6 @@ from machine import F32, Global, TensorMap
 
 QUERY, SCALE, LOG2_E = PLAN.query, 0.0883883476, 1.4426950408889634
 O_ERROR = 6e-4 if IS_FP16 else 4e-3
-SECOND_ORDER = PLAN.tail.endswith("_second")
 CASES = (  # kernel, batch, key/value heads, n_q, n_k, keep, CTAs, sizes of q, k and v
     ("pisa_attend", 1, 1, 128, 640, 2, 1),
     ("pisa_attend", 1, 1, 128, 640, 2, 1, (400, 1e-3, 1e3)),
@@ -43,8 +42,7 @@ class Summaries:
     def __init__(self, c):
         self.k_mean, self.v_mean = rounded(c.mean(c.k)), rounded(c.mean(c.v))
         self.h_sum = rounded(c.h().sum(1) * SCALE / c.n_k * H_GAIN)
-        square = np.stack([(c.k[:, BLOCK * j:BLOCK * (j + 1)] ** 2).mean(1) for j in range(c.nt)], 1)
-        self.k_variance = rounded(SCALE / 2 * (square - c.mean(c.k) ** 2))
+        self.k_variance = rounded(SCALE / 2 * c.variance())
         self.log_length = np.log(np.minimum(BLOCK, c.n_k - BLOCK * np.arange(c.nt)))
 
 
@@ -59,13 +57,13 @@ def expected(c, lists, summaries, tail):
             if tail.startswith("taylor"):
                 rest = np.setdiff1d(np.arange(c.nt), listed)
                 means = SCALE * q @ summaries.k_mean[kv, rest].T + summaries.log_length[rest]
-                if SECOND_ORDER:
+                if PLAN.second_order:
                     means += SCALE * rounded(q ** 2) @ summaries.k_variance[kv, rest].T
                 s, v = np.append(s, means, 1), np.append(v, summaries.v_mean[kv, rest], 0)
             m = s.max(1, keepdims=True)
             p = np.exp(s - m)
             total, mass = p.sum(1, keepdims=True), p[:, len(tokens):].sum(1, keepdims=True)
-            first_order = mass * (q @ summaries.h_sum[kv]) / H_GAIN if tail.startswith("taylor_hybrid") else 0
+            first_order = mass * (q @ summaries.h_sum[kv]) / H_GAIN if tail == "taylor_hybrid" else 0
             o[h, rows] = (p @ v + first_order) / total
             lse[h, rows] = (m + np.log(total))[:, 0]
     return o, lse
@@ -95,6 +93,8 @@ def check(kernel, tail, c, keep, ctas):
 def main():
     kernels = {}
     for entry, batch, kv_heads, n_q, n_k, keep, ctas, *size in CASES:
+        if size and IS_FP16 and PLAN.second_order:
+            continue  # q^2 of 400 is past fp16
         shape = batch, kv_heads, n_q, n_k
         kernel = kernels.setdefault(entry, kernel_of(entry))
         error = check(kernel, PLAN.tail, Case(sum(shape), *shape, *size), keep, ctas)

@@ -7,32 +7,47 @@ from machine import F32, Global
 NEVER = (0, 0)
 CASES = (  # batch, key/value heads, n_q, n_k, keep, CTAs of statistics, always, equal and strange scores, ids
     (1, 1, 64, 64, 1, 1, (), False, True),
-    (1, 2, 64 * 33 + 5, 64 * 9 - 7, 3, 5, (), False, True),
-    (2, 1, 300, 64 * 40, 5, 7, ((39, 40), (0, 1)), False, False),
-    (1, 1, 700, 64 * 130, 20, 3, ((3, 6),), True, True),
-    (1, 1, 129, 64 * 50, 50, 4, (), True, True),
+    (1, 2, BLOCK * 33 + 5, BLOCK * 9 - 7, 3, 5, (), False, True),
+    (2, 1, 300, BLOCK * 40, 5, 7, ((39, 40), (0, 1)), False, False),
+    (1, 1, 700, BLOCK * 130, 20, 3, ((3, 6),), True, True),
+    (1, 1, 129, BLOCK * 50, 50, 4, (), True, True),
 )
+WINDOWS = 0, 1, 3, 12, 50  # of these cases, in plans with a window
 
 
 def query_means(c, query, q_mean):
-    """Rounded means of whole query blocks from those of 64 rows."""
+    """Rounded means of whole query blocks from those of sub-blocks."""
     if query == BLOCK:
         return q_mean
     out = np.empty((c.bh, blocks_of(c.n_q, query), D))
     for i in range(out.shape[1]):
-        na = min(BLOCK, c.n_q - 128 * i)
-        nb = max(0, min(BLOCK, c.n_q - 128 * i - BLOCK))
+        na = min(BLOCK, c.n_q - query * i)
+        nb = max(0, min(BLOCK, c.n_q - query * i - BLOCK))
         out[:, i] = q_mean[:, 2 * i]
         if nb:
             out[:, i] = rounded((na * q_mean[:, 2 * i] + nb * q_mean[:, 2 * i + 1]) / (na + nb))
     return out
 
 
-def check_route(kernel, c, query, keep, ctas, covariance, reduces, always=(), specials=False, ids_wanted=True, seed=5):
+def forced_blocks(c, query, window, always):
+    """[query block, key block]"""
+    forced = np.zeros((blocks_of(c.n_q, query), c.nt), bool)
+    for i in range(len(forced)):
+        if window >= 0:
+            touched = query * i // BLOCK, (query * (i + 1) - 1) // BLOCK + 1
+            forced[i, max(0, touched[0] - window):touched[1] + window] = True
+        for begin, end in always:
+            forced[i, begin:end] = True
+    return forced
+
+
+def check_route(kernel, c, query, keep, ctas, window, reduces, always=(), specials=False, ids_wanted=True, seed=5):
     rng = np.random.default_rng(seed)
-    ntq = blocks_of(c.n_q, query)
+    ntq, forced = blocks_of(c.n_q, query), forced_blocks(c, query, window, always)
+    keep = max(keep, forced.sum(1).max())
     q_bits, k_bits = (to_bits(x) for x in (c.mean(c.q) * 8, c.mean(c.k) * 8))
     h_norm2 = rng.uniform(0, 50, (c.bhk, c.nt, 8)).astype(F32)
+    h_norm2[:, ::5] = 0
     if specials:  # equal keys, zeros of both signs, nan, infinite norms
         k_bits[:, 1::7] = k_bits[:, :1]
         k_bits[:, 2::9] = 0
@@ -52,16 +67,17 @@ def check_route(kernel, c, query, keep, ctas, covariance, reduces, always=(), sp
     shared = 16 * (128 * blocks_of(c.nt, 128) + 4) * 4
     kernel.launch(c.bh * row_tiles + (c.bhk * D // 32 if reduces else 0), shared, memory,
                   [*inputs, lists, masks, ids, h_sum, c.bh, c.n_q, c.n_k, keep, list_stride, mask_words, row_tiles, ctas,
-                   c.blocks, *ranges, scale, h_scale])
+                   c.blocks, *ranges, scale, h_scale, window])
     with np.errstate(all="ignore"):
         qm = query_means(c, query, from_bits(q_bits).astype(np.float64))
         km = np.repeat(from_bits(k_bits).astype(np.float64), GROUP, 0)
         score = np.einsum("hid,hjd->hij", qm, km) * F32(scale)
-        if covariance:
-            score += np.repeat(np.log(np.sqrt(h_norm2.astype(np.float64).sum(2)) + 1e-5), GROUP, 0)[:, None]
+        parts = h_norm2.astype(np.float64).sum(2)
+        spread = {"mean": np.ones_like(parts), "log_covariance": np.sqrt(parts) + 1e-5,
+                  "log_key_variance": np.maximum(parts, 1e-8)}[PLAN.term]
+        score += np.repeat(np.log(spread), GROUP, 0)[:, None]
     score[np.isnan(score)] = -np.inf
-    for begin, end in always:
-        score[:, :, begin:end] = np.inf
+    score[:, forced] = np.inf
     got = memory.read(lists, (c.bh, ntq, list_stride), np.int32)
     bits = memory.read(masks, (c.bh, ntq, mask_words), np.uint32)
     swaps = 0
@@ -72,6 +88,7 @@ def check_route(kernel, c, query, keep, ctas, covariance, reduces, always=(), sp
             mine = got[h, i, :keep]
             assert (np.diff(mine) > 0).all() and 0 <= mine[0] and mine[-1] < c.nt, f"list {h} {i}: {mine}"
             assert (got[h, i, keep:] == 0).all(), f"list {h} {i} padding"
+            assert forced[i, mine].sum() == forced[i].sum(), f"forced {h} {i}: {mine}"
             wrong = set(mine) ^ set(want)
             if wrong:
                 gap = np.ptp(score[h, i, list(wrong)])
@@ -94,8 +111,7 @@ def main():
     kernel = kernel_of("pisa_route")
     for i, (batch, heads, n_q, n_k, keep, ctas, *rest) in enumerate(CASES):
         c = Case(i, batch, heads, n_q, n_k)
-        covariance, reduces = PLAN.term == "log_covariance", PLAN.tail == "taylor_hybrid"
-        plan = PLAN.query, keep, min(ctas, c.bhk * c.blocks), covariance, reduces
+        plan = PLAN.query, keep, min(ctas, c.bhk * c.blocks), WINDOWS[i] if PLAN.window else -1, PLAN.tail == "taylor_hybrid"
         swaps = check_route(kernel, c, *plan, *rest)
         print(f"B {batch} Hk {heads} Nq {n_q} Nk {n_k} keep {keep}: right, {swaps} swaps", flush=True)
 

@@ -55,7 +55,14 @@ class Units:
             for z, r in enumerate(d):
                 index = w.cta.shared.index(where[8 * z + row], 16, 16) // 4 + pair
                 w.set(r, w.cta.shared.views[4][index])
-        return run, True
+
+        def run_transposed(w):
+            where = address(w)
+            for z, r in enumerate(d):
+                lo, hi = (w.cta.shared.views[2][w.cta.shared.index(where[8 * z + 2 * pair + q], 16, 16) // 2 + row]
+                          for q in range(2))
+                w.set(r, lo.astype(U32) | (hi.astype(U32) << U32(16)))
+        return (run_transposed if ".trans" in op else run), True
 
     def op_stmatrix(self, op, o):
         s, address = names(o[1]), self.address(o[0])
