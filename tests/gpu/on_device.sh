@@ -123,7 +123,7 @@ sanitize_one() {
 sanitize_packs() {
   : >"$out/sanitize.log"
   for tool in memcheck racecheck synccheck initcheck; do
-    for pack in $(packs "hybrid keep_or_drop taylor0 dense"); do
+    for pack in $(packs "hybrid hybrid_second keep_or_drop taylor0 sd35_medium dense"); do
       if [ "$(left)" -ge 5 ]; then
         sanitize_one $tool "$pack"
       else
@@ -146,9 +146,9 @@ mkdir -p "$out" || exit 2
 summary="commit $(commit), driver $(driver)"
 part build 90 build_runtime
 if [ $worst = 0 ]; then
-  case $job in verify | all) part verify 170 verify_packs ;; esac
-  case $job in bench | all) part bench 150 bench_packs ;; esac
-  case $job in sanitize | all) part sanitize 120 sanitize_packs ;; esac
+  case $job in verify | all) part verify 400 verify_packs ;; esac
+  case $job in bench | all) part bench 240 bench_packs ;; esac
+  case $job in sanitize | all) part sanitize 200 sanitize_packs ;; esac
 fi
 echo "$summary"
 exit $worst
