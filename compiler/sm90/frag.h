@@ -1,15 +1,31 @@
-/* frag.h: matrices spread over the registers of a warpgroup (128 threads, warp w, lane t), and what
+/* clang-format off: drawings
+   frag.h: matrices spread over the registers of a warpgroup (128 threads: warp w, lane t), and what
    is done to them.
 
-   Accumulator, 64 rows x C columns of f32, C/2 registers a thread. Register i = 4 j + 2 r + q holds
-       row     16 w + t / 4 + 8 r          r = 0, 1        a thread has two rows ...
-       column  8 j + 2 (t mod 4) + q       q = 0, 1        ... and C/4 values of each; the quad of
-   lanes with one t / 4 shares them A operand, 64 rows x C columns of half, C/4 registers a thread,
-   each a pair of neighbouring columns. Register 4 s + z of k step s (columns [16 s, 16 s + 16)): z
-   = 0: row r=0 left half, 1: row r=1 left, 2: r=0 right, 3: r=1 right. So accumulator registers
-   (2i, 2i + 1) rounded to half are exactly A register i: no shuffle between p and p v.
+   Accumulator: 64 rows x C columns of f32, C/2 registers a thread. Register i = 4 j + 2 r + q holds
 
-   A rowvec is one f32 per row of the thread: two. */
+       row     16 w + t / 4 + 8 r       r = 0, 1: a thread has two rows, C/4 values of each
+       column  8 j + 2 (t mod 4) + q    q = 0, 1: the quad of lanes with one t / 4 shares its rows
+
+                  columns 8 j ... 8 j + 7              lane t holds, of every j:
+       row  0     t0 t0  t1 t1  t2 t2  t3 t3               r = 0: its row in 0..7
+       row  1     t4 t4  t5 t5  t6 t6  t7 t7               r = 1: the row 8 below
+        ...                                                q = 0, 1: the two neighbours
+       row  7     t28 .. t29 .. t30 .. t31 ..
+       row  8     t0 t0  t1 t1  ...  (r = 1)
+
+   A operand: 64 rows x C columns of half, C/4 registers a thread, each a pair of neighbouring
+   columns. Register 4 s + z of k step s, which has columns 16 s ... 16 s + 15:
+
+                     left 8 columns    right 8 columns
+       row of r = 0      z = 0             z = 2
+       row of r = 1      z = 1             z = 3
+
+   So accumulator registers (2 i, 2 i + 1) rounded to half are exactly A register i: there is no
+   shuffle between p and p v.
+
+   A rowvec is one f32 per row of the thread: two.
+   clang-format on */
 #ifndef PISA_SM90_FRAG_H
 #define PISA_SM90_FRAG_H
 

@@ -1,20 +1,32 @@
-/* tile.h: a half matrix in shared memory, as the copy engine fills it and wgmma reads it.
+/* clang-format off: drawings
+   tile.h: a half matrix in shared memory, as the copy engine fills it and wgmma reads it.
 
    A tile of R rows x C columns (C a multiple of 64) is C/64 panels; a panel is R rows of 64
-   columns, 128 bytes a row:
+   columns, 128 bytes a row, cut in 8 chunks of 16 bytes:
 
-       byte = panel * (R * 128)  +  row * 128  +  (chunk ^ (row & 7)) * 16  +  in-chunk chunk = 0..7
-              `-- 64 columns --'                  `- the 128-byte swizzle: 8 rows x 128 B = 1024 B
-   atom -'
+       byte = panel * (R * 128) + row * 128 + (chunk ^ (row & 7)) * 16 + byte in the chunk
+
+       row 0   | 0 1 2 3 4 5 6 7 |     which chunk lies where: the 128-byte swizzle;
+       row 1   | 1 0 3 2 5 4 7 6 |     8 rows x 128 bytes = 1024 bytes are one atom
+       row 2   | 2 3 0 1 6 7 4 5 |
+        ...
+       row 7   | 7 6 5 4 3 2 1 0 |
 
    Panels start at multiples of 1024 bytes. One copy box is 64 rows x 64 columns = 8192 bytes.
 
-   wgmma descriptor (64 bits): address >> 4 in bits 0..13, leading byte offset >> 4 in 16..29,
-   stride byte offset >> 4 in 32..45, 1 << 62 = 128-byte swizzle. Two ways to read a tile: K-major
-   (rows are the m or n index, columns the k index: Q and K of q k^T): leading offset unused (1),
-   stride 64 (1024 B between groups of 8 rows); k step of 16 columns: + 32 B inside a panel, + R *
-   128 B to the next panel MN-major (columns are the m or n index, rows the k index: V of p v, K^T
-   of k^T v): leading offset R * 128 B (next 64 columns), stride 64; k step of 16 rows: + 2048 B */
+   wgmma descriptor, 64 bits, offsets in units of 16 bytes:
+
+       bits 0..13 address    16..29 leading offset    32..45 stride offset    62: 128-byte swizzle
+
+   There are two ways to read a tile:
+
+                  rows are           columns are       leading offset     stride   next 16 of k
+       K-major    the m or n index   the k index       unused (1)         64       + 32 B; a new
+                  (Q, K of q k^T)                                                  panel: + R*128 B
+       MN-major   the k index        the m or n index  R * 128 B:         64       + 2048 B
+                  (V of p v)                           next 64 columns
+
+   clang-format on */
 #ifndef PISA_SM90_TILE_H
 #define PISA_SM90_TILE_H
 
