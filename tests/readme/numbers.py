@@ -1,0 +1,58 @@
+"""Every time and ratio that the README quotes is the latest record in docs/results. numbers.py README RECORDS"""
+
+import json
+import re
+import sys
+
+
+def latest(path):
+    """(variant, tokens) -> the last measurement beside cuDNN."""
+    found = {}
+    with open(path, encoding="utf-8") as lines:
+        for line in lines:
+            record = json.loads(line)
+            if record["peer"] == "cudnn":
+                found[record["variant"], record["shape"]["Nq"]] = record
+    return found
+
+
+def same(quoted, value):
+    """The quoted text is the value, rounded to as many digits as it shows."""
+    decimals = len(quoted.partition(".")[2])
+    return f"{value:.{decimals}f}" == quoted
+
+
+def check_table(text, records):
+    rows = re.findall(r"^\| (\d+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+)x \|$", text, re.M)
+    assert rows, "no table of results"
+    for tokens, cudnn, dense, hybrid, ratio in rows:
+        of_dense, of_hybrid = (records[spec, int(tokens)] for spec in ("dense", "hybrid"))
+        pairs = [
+            (cudnn, of_hybrid["peer_ms"]),
+            (dense, of_dense["ms"]),
+            (hybrid, of_hybrid["ms"]),
+            (ratio, of_hybrid["ratio"]),
+        ]
+        for quoted, value in pairs:
+            yield same(quoted, value), f"{tokens} tokens: the README says {quoted}, the record {value}"
+
+
+def check_sentences(text, records):
+    """'7.8x at 32760' and '119056 tokens: 7.7x': some record of that length has this ratio."""
+    pairs = [(n, r) for r, n in re.findall(r"([\d.]+)x\s+at\s+(\d+)", text)]
+    for tokens, ratio in pairs + re.findall(r"(\d+)\s+tokens:\s+([\d.]+)x", text):
+        ratios = [r["ratio"] for (_, n), r in records.items() if n == int(tokens)]
+        right = any(same(ratio, value) for value in ratios)
+        yield right, f"{tokens} tokens: the README says {ratio}x, the records {ratios}"
+
+
+def main():
+    with open(sys.argv[1], encoding="utf-8") as page:
+        text = page.read()
+    records = latest(sys.argv[2])
+    wrong = [why for check in (check_table, check_sentences) for right, why in check(text, records) if not right]
+    sys.exit("\n".join(wrong))
+
+
+if __name__ == "__main__":
+    main()
