@@ -51,7 +51,7 @@ def main():
         text = page.read()
     records = latest(sys.argv[2])
     wrong = [why for check in (check_table, check_sentences) for right, why in check(text, records) if not right]
-    sys.exit("\n".join(wrong))
+    sys.exit("\n".join(wrong) or 0)
 
 
 if __name__ == "__main__":
