@@ -54,6 +54,9 @@ static void attend(struct limits *l, const struct spec *spec) {
   if (spec->attend.rest == TAIL_TAYLOR_1)
     limit(l, spec->attend.rest_span, "rest taylor 1",
           "kernels exist for drop, taylor 0 and taylor hybrid");
+  if (spec->attend.mass_second_order && spec->shape.type == TYPE_FP16)
+    limit(l, spec->attend.mass_span, "mass second_order in fp16",
+          "kernels round q^2 to the type, which overflows fp16 from |q| = 256: take bf16");
 }
 
 static void others(struct limits *l, const struct spec *spec) {
