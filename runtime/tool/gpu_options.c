@@ -39,11 +39,11 @@ static bool read_tokens(struct gpu_options *o, const char *command, const char *
 }
 
 static bool read_layout(struct gpu_options *o, const char *command, const char *text) {
-  for (int i = VERIFY_BHND; text && i <= VERIFY_FAR; i++)
+  for (int i = VERIFY_BHND; text && i <= VERIFY_SHARED; i++)
     if (strcmp(text, verify_layout_names[i]) == 0)
       o->layout = i;
   if (text && o->layout < 0)
-    tool_say(command, 0, "--layout is '%s', expected bhnd, bnhd, gapped or far", text);
+    tool_say(command, 0, "--layout is '%s', expected bhnd, bnhd, gapped, far or shared", text);
   return !text || o->layout >= 0;
 }
 
@@ -96,7 +96,8 @@ bool gpu_options_read(struct gpu_options *o, enum options_for what, int argc, ch
       {"--tokens", "N,...", "sequence lengths, Nq = Nk", ARGS_TEXT, &words.tokens, 0},
       {"--batch", "B", "batch", ARGS_INT, &o->batch, 1},
       {"--heads", "H", "query heads", ARGS_INT, &o->heads, 1},
-      {"--layout", "NAME", "bhnd, bnhd, gapped (rows apart) or far (heads apart)", ARGS_TEXT,
+      {"--layout", "NAME",
+       "bhnd, bnhd, gapped (rows apart), far (heads apart) or shared (one array)", ARGS_TEXT,
        &words.layout, 0},
       {"--density", "D", "share of the key blocks read exactly, in (0, 1]", ARGS_NUMBER,
        &o->density, 0},

@@ -45,8 +45,8 @@ struct verify_limits verify_limits_of(pisa_type type);
 
 /* ---- cases ---- */
 
-enum verify_layout { VERIFY_BHND, VERIFY_BNHD, VERIFY_GAPPED, VERIFY_FAR };
-extern const char *const verify_layout_names[]; /* "bhnd", "bnhd", "gapped", "far" */
+enum verify_layout { VERIFY_BHND, VERIFY_BNHD, VERIFY_GAPPED, VERIFY_FAR, VERIFY_SHARED };
+extern const char *const verify_layout_names[]; /* "bhnd", "bnhd", "gapped", "far", "shared" */
 
 enum verify_input {
   VERIFY_NORMAL,      /* standard normal: every block looks alike */

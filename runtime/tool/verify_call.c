@@ -84,12 +84,17 @@ static pisa_attention sizes_of(const struct verify_case *test, const struct pisa
                           .scale = test->scale};
 }
 
+/* Outputs cannot share memory. */
+static enum verify_layout output_layout(enum verify_layout layout) {
+  return layout == VERIFY_SHARED ? VERIFY_BHND : layout;
+}
+
 static bool make_tensors(struct verify_call *c, const struct verify_case *test, int64_t d) {
   const pisa_attention *r = &c->request;
   return verify_tensor_init(&c->inputs.q, test->layout, r->batch, r->heads, r->n_q, d) &&
          verify_tensor_init(&c->inputs.k, test->layout, r->batch, r->kv_heads, r->n_k, d) &&
          verify_tensor_init(&c->inputs.v, test->layout, r->batch, r->kv_heads, r->n_k, d) &&
-         verify_tensor_init(&c->o, test->layout, r->batch, r->heads, r->n_q, d);
+         verify_tensor_init(&c->o, output_layout(test->layout), r->batch, r->heads, r->n_q, d);
 }
 
 void verify_call_bind(struct verify_call *c, bool optional) {

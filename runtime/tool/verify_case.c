@@ -34,6 +34,7 @@ const struct verify_case verify_cases[] = {
      .n_k = 333},
     {.name = "gapped", .layout = VERIFY_GAPPED, .batch = 2, .kv_heads = 2, .n_q = 777, .n_k = 777},
     {.name = "far", .layout = VERIFY_FAR, .batch = 1, .kv_heads = 2, .n_q = 300, .n_k = 300},
+    {.name = "shared", .layout = VERIFY_SHARED, .batch = 2, .kv_heads = 2, .n_q = 300, .n_k = 300},
     {.name = "cross_short", .batch = 1, .kv_heads = 2, .n_q = 300, .n_k = 1000},
     {.name = "cross_long",
      .layout = VERIFY_BNHD,

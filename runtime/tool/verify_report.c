@@ -111,9 +111,10 @@ static void print_row(FILE *out, const struct verify_call *call, const struct ve
   fprintf(out,
           "%3" PRId64 " %5" PRId64 " %-6s %7.1e %7.1e %7.1e %5.2f %7.1e %7.1e %5" PRId64
           " %9s %5.2f %s%s\n",
-          call->shape.heads, call->shape.kept, verify_layout_names[call->o.layout], verify_o_rel(r),
-          r->block_rel, r->lse_abs, r->mean_ulp, r->norm_rel, r->h_sum_rel, r->swaps, compared,
-          r->seconds, r->inherited ? "same bits, " : "", r->n_failures ? "FAILED" : "ok");
+          call->shape.heads, call->shape.kept, verify_layout_names[call->inputs.q.layout],
+          verify_o_rel(r), r->block_rel, r->lse_abs, r->mean_ulp, r->norm_rel, r->h_sum_rel,
+          r->swaps, compared, r->seconds, r->inherited ? "same bits, " : "",
+          r->n_failures ? "FAILED" : "ok");
   for (int i = 0; i < r->n_failures && i < VERIFY_MAX_FAILURES; i++)
     fprintf(out, "    %s\n", r->failures[i]);
   if (r->n_failures > VERIFY_MAX_FAILURES)

@@ -12,7 +12,7 @@ enum { GUARD = 4096 }; /* elements; a multiple of 8, so that the data stays 16-b
  * elements. */
 #define FAR_STRIDE (((int64_t)1 << 31) + 4096)
 
-const char *const verify_layout_names[] = {"bhnd", "bnhd", "gapped", "far"};
+const char *const verify_layout_names[] = {"bhnd", "bnhd", "gapped", "far", "shared"};
 
 /* Strides b, h, n of a layout, in elements. */
 static void layout_strides(enum verify_layout layout, int64_t heads, int64_t n, int64_t d,
@@ -21,6 +21,8 @@ static void layout_strides(enum verify_layout layout, int64_t heads, int64_t n, 
   bool tokens_outside = layout == VERIFY_BNHD || layout == VERIFY_GAPPED;
   stride[0] = tokens_outside ? n * row : heads * n * d;
   stride[1] = tokens_outside ? d : n * d;
+  if (layout == VERIFY_SHARED) /* every head of every batch is the same array */
+    stride[0] = stride[1] = 0;
   stride[2] = row;
   stride[3] = 1;
 }
