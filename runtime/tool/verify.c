@@ -252,10 +252,10 @@ static pisa_status load(const struct session *s, int variant, bool ptx, struct c
                                   .complete = !changed(&s->options)}};
   pisa_status status =
       pisa_module_load(s->pack, variant, ptx ? PISA_LOAD_PTX_ONLY : 0, &code->module, error);
-  if (!status && code->module->from_cubin == ptx)
-    status =
-        pisa_fail(error, PISA_DRIVER, "the driver did not take the cubin of variant %d", variant);
-  return status;
+  if (status || code->module->from_cubin != ptx)
+    return status;
+  pisa_module_unload(code->module);
+  return pisa_fail(error, PISA_DRIVER, "the driver did not take the cubin of variant %d", variant);
 }
 
 /* The codes of |variant| that the options ask for. */
