@@ -57,19 +57,7 @@ static const struct {
                {"attend", PISA_ATTEND_N_ARGS, {PISA_ATTEND_ARGS(BYTES)}}};
 
 /* Every entry point is declared before it is defined, with the types the runtime calls it by. */
-#define X(name, symbol, parameters) CUresult name parameters;
-#define cuDevicePrimaryCtxRelease cuDevicePrimaryCtxRelease_v2
-#define cuMemAlloc cuMemAlloc_v2
-#define cuMemFree cuMemFree_v2
-#define cuMemGetInfo cuMemGetInfo_v2
-#define cuMemcpyHtoD cuMemcpyHtoD_v2
-#define cuMemcpyDtoH cuMemcpyDtoH_v2
-#define cuMemsetD8 cuMemsetD8_v2
-#define cuStreamDestroy cuStreamDestroy_v2
-#define cuEventDestroy cuEventDestroy_v2
-#define cuStreamBeginCapture cuStreamBeginCapture_v2
-#include "runtime/cuda.def"
-#undef X
+#include "tests/runtime/driver_symbols.h"
 
 /* ---- errors, device, context ---- */
 

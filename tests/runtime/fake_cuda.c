@@ -134,19 +134,7 @@ const struct fake_cuda fake_cuda = {reset,        calls,          fail,      set
 /* ---- entry points: each is declared by cuda.def, so that a wrong signature does not compile ----
  */
 
-#define X(name, symbol, parameters) CUresult name parameters;
-#define cuDevicePrimaryCtxRelease cuDevicePrimaryCtxRelease_v2
-#define cuMemAlloc cuMemAlloc_v2
-#define cuMemFree cuMemFree_v2
-#define cuMemGetInfo cuMemGetInfo_v2
-#define cuMemcpyHtoD cuMemcpyHtoD_v2
-#define cuMemcpyDtoH cuMemcpyDtoH_v2
-#define cuMemsetD8 cuMemsetD8_v2
-#define cuStreamDestroy cuStreamDestroy_v2
-#define cuEventDestroy cuEventDestroy_v2
-#define cuStreamBeginCapture cuStreamBeginCapture_v2
-#include "runtime/cuda.def"
-#undef X
+#include "tests/runtime/driver_symbols.h"
 
 CUresult cuGetErrorString(CUresult result, const char **out) {
   *out = result == CUDA_ERROR_OUT_OF_MEMORY ? "out of memory" : "the fake driver was told to fail";
