@@ -31,7 +31,6 @@ void ir_init(struct ir *k, MlirContext context, MlirModule module) {
   k->location = mlirLocationUnknownGet(context);
   k->block = mlirModuleGetBody(module);
   k->i1 = ir_type(k, "i1");
-  k->i16 = ir_type(k, "i16");
   k->i32 = ir_type(k, "i32");
   k->i64 = ir_type(k, "i64");
   k->f32 = ir_type(k, "f32");

@@ -27,7 +27,7 @@ struct ir {
   MlirModule module;
   MlirLocation location; /* of the next op; scopes set it to the emitting C line */
   MlirBlock block;       /* new ops are appended here */
-  type i1, i16, i32, i64, f32, f32x2, i32x4, ptr, global, shared;
+  type i1, i32, i64, f32, f32x2, i32x4, ptr, global, shared;
   type half, half_x2;    /* 16-bit type of the kernel's arrays: bf16 or f16 */
   const char *half_name; /* as PTX spells it */
 
@@ -103,7 +103,6 @@ val is_eq(struct ir *k, val a, val b);
 val is_ne(struct ir *k, val a, val b);
 val is_lt(struct ir *k, val a, val b);
 val is_le(struct ir *k, val a, val b);
-val is_gt(struct ir *k, val a, val b);
 val is_ge(struct ir *k, val a, val b);
 val is_uge(struct ir *k, val a, val b); /* unsigned */
 val is_ugt(struct ir *k, val a, val b);

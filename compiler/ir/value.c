@@ -186,10 +186,6 @@ val is_le(struct ir *k, val a, val b) {
   return compare(k, I_SLE, F_OLE, a, b);
 }
 
-val is_gt(struct ir *k, val a, val b) {
-  return compare(k, I_SGT, F_OGT, a, b);
-}
-
 val is_ge(struct ir *k, val a, val b) {
   return compare(k, I_SGE, F_OGE, a, b);
 }
