@@ -10,7 +10,7 @@ for tool in "$cc" cmake make sh ld as ar ranlib nm strip; do
   path=$(command -v "$tool") || { echo "$tool is missing: skipped"; exit 77; }
   ln -s "$path" "$work/bin/$(basename "$tool")"
 done
-alone() { env PATH="$work/bin" "$work/bin/cmake" "$@" >"$work/log" 2>&1 || { tail -40 "$work/log"; exit 1; }; }
+alone() { env -u CMAKE_C_COMPILER_LAUNCHER PATH="$work/bin" "$work/bin/cmake" "$@" >"$work/log" 2>&1 || { tail -40 "$work/log"; exit 1; }; }
 alone -S "$source" -B "$work/build" -G 'Unix Makefiles' -DPISA_COMPILER=OFF -DCMAKE_BUILD_TYPE=Debug \
   -DCMAKE_C_COMPILER="$cc" -DCMAKE_C_FLAGS=-O0
 alone --build "$work/build" --target libpisa libpisa_shared
