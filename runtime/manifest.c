@@ -8,8 +8,8 @@
 
 #include "runtime/lines.h"
 
-const char *const pisa_kernel_names[PISA_N_KERNELS] = {"statistics", "route", "attend",
-                                                       "attend_edge"};
+const char *const pisa_kernel_names[PISA_N_KERNELS] = {
+    "statistics", "residual", "route", "attend", "attend_edge", "dense", "dense_edge"};
 
 enum {
   MAX_HEADS = 1 << 16,
@@ -312,15 +312,30 @@ static bool read_kernel(struct pisa_lines *lines, struct pisa_kernel *kernels) {
   return true;
 }
 
+static bool wants_kernel(const struct pisa_method *method, enum pisa_kernel_id id) {
+  switch (id) {
+  case PISA_KERNEL_STATISTICS:
+  case PISA_KERNEL_ROUTE:
+    return !method->dense;
+  case PISA_KERNEL_RESIDUAL:
+    return pisa_wants_residual(method);
+  case PISA_KERNEL_DENSE:
+  case PISA_KERNEL_DENSE_EDGE:
+    return method->dense_below > 0;
+  default:
+    return true;
+  }
+}
+
 static bool read_kernels(struct pisa_lines *lines, struct pisa_variant *variant) {
   while (pisa_lines_at(lines, "kernel"))
     if (!read_kernel(lines, variant->kernels))
       return false;
   for (int i = 0; i < PISA_N_KERNELS; i++) {
-    bool wanted = i >= PISA_KERNEL_ATTEND || !variant->method.dense;
+    bool wanted = wants_kernel(&variant->method, (enum pisa_kernel_id)i);
     if (variant->kernels[i].present != wanted)
       return pisa_lines_fail(lines, "kernel '%s' is %s", pisa_kernel_names[i],
-                             wanted ? "missing" : "not for a dense method");
+                             wanted ? "missing" : "not for this method");
   }
   return true;
 }

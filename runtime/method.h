@@ -15,10 +15,19 @@ enum pisa_score { PISA_SCORE_MEAN }; /* scale * qbar . kbar */
 enum pisa_term {
   PISA_TERM_NONE,
   PISA_TERM_LOG_COVARIANCE,  /* + ln(||H_j||_F + 1e-5) */
+  PISA_TERM_LOG_RESIDUAL,    /* + ln(||H_j - Hbar||_F + 1e-5), Hbar the mean of the NT H_j */
   PISA_TERM_LOG_KEY_VARIANCE /* + ln(max(tr C_j, 1e-8)), C_j the covariance of block j's keys */
 };
-enum pisa_budget { PISA_BUDGET_DENSITY, PISA_BUDGET_KEEP };
-enum pisa_tail { PISA_TAIL_DROP, PISA_TAIL_TAYLOR_0, PISA_TAIL_TAYLOR_HYBRID };
+/* Threshold: a block is read when its score is above mu + threshold * sigma (docs/LANGUAGE.md 5.7).
+ */
+enum pisa_budget { PISA_BUDGET_DENSITY, PISA_BUDGET_KEEP, PISA_BUDGET_THRESHOLD };
+enum pisa_variance { PISA_VARIANCE_DIAGONAL, PISA_VARIANCE_FULL };
+enum pisa_tail {
+  PISA_TAIL_DROP,
+  PISA_TAIL_TAYLOR_0,
+  PISA_TAIL_TAYLOR_1, /* token by token: e^(s_mean) (1 + s_n - s_mean), s_mean the block's mean */
+  PISA_TAIL_TAYLOR_HYBRID
+};
 /* What a block mean weighs: e^(scale q . kbar_j), or that of Gaussian keys, whose exponent gains
    scale^2/2 q^T diag(C_j) q. */
 enum pisa_mass { PISA_MASS_ZEROTH_ORDER, PISA_MASS_SECOND_ORDER };
@@ -41,15 +50,19 @@ struct pisa_method {
   int query, key; /* rows of a query block, tokens of a key block; key divides query */
   enum pisa_score score;
   enum pisa_term term;
-  enum pisa_budget budget;          /* what a call without density and keep gets */
-  int64_t density_num, density_den; /* 15 / 100; den is a power of ten, at most 10^9 */
-  int64_t keep;                     /* blocks, for PISA_BUDGET_KEEP */
+  enum pisa_budget budget;              /* what a call without density and keep gets */
+  int64_t density_num, density_den;     /* 15 / 100; den is a power of ten, at most 10^9 */
+  int64_t keep;                         /* blocks, for PISA_BUDGET_KEEP */
+  int64_t threshold_num, threshold_den; /* 25 / 10, for PISA_BUDGET_THRESHOLD */
+  enum pisa_variance variance;          /* what sigma is taken from */
   struct pisa_always always[PISA_MAX_ALWAYS];
   int n_always;
   bool has_window; /* the key blocks that the rows of a query block touch are forced, */
   int64_t window;  /* and that many to each side of them */
   enum pisa_tail tail;
   enum pisa_mass mass; /* zeroth order for PISA_TAIL_DROP */
+  bool union_lists;    /* pairs of lists of 64-row query blocks are ordered for one walk (ABI.md) */
+  int64_t dense_below; /* n_k below this is attended densely; 0: never */
 };
 
 /* G, query heads per key/value head. */
@@ -65,7 +78,8 @@ static inline double pisa_h_gain(pisa_type type) {
 /* Which statistics the method reads: vbar_j, the variances of a block's key columns, the
    logarithm's argument in a score, ||H_j||_F as that, and the sum of all H_j. */
 static inline bool pisa_wants_v_mean(const struct pisa_method *method) {
-  return !method->dense && method->tail != PISA_TAIL_DROP;
+  return !method->dense &&
+         (method->tail == PISA_TAIL_TAYLOR_0 || method->tail == PISA_TAIL_TAYLOR_HYBRID);
 }
 static inline bool pisa_wants_k_variance(const struct pisa_method *method) {
   return pisa_wants_v_mean(method) && method->mass == PISA_MASS_SECOND_ORDER;
@@ -78,6 +92,13 @@ static inline bool pisa_wants_h_norm2(const struct pisa_method *method) {
 }
 static inline bool pisa_wants_h_sum(const struct pisa_method *method) {
   return !method->dense && method->tail == PISA_TAIL_TAYLOR_HYBRID;
+}
+static inline bool pisa_wants_residual(const struct pisa_method *method) {
+  return !method->dense && method->term == PISA_TERM_LOG_RESIDUAL;
+}
+/* Partial sums of H_j: what h_sum and the residuals are made from. */
+static inline bool pisa_wants_h_part(const struct pisa_method *method) {
+  return pisa_wants_h_sum(method) || pisa_wants_residual(method);
 }
 
 #endif

@@ -120,20 +120,35 @@ typedef struct pisa_attention {
   pisa_tensor o;      /* [B, H, Nq, D] */
   /* NULL, or contiguous [B, H, Nq]: natural log of the softmax denominator, tail included. */
   float *lse;
-  /* NULL, or contiguous [B, H, NTq, kept]: key blocks read exactly, ascending. NULL for dense. */
+  /* NULL, or contiguous [B, H, NTq, kept]: key blocks read exactly, ascending, then -1 where a
+     query block has fewer. NULL for dense, also for a call that `below N tokens use dense` makes
+     dense. */
   int32_t *blocks;
   /* 0: the spec's budget; else in (0, 1]: k = max(1, floor(density * NT)). Counts as a decimal of 9
-     places, so 0.29 of 100 blocks is 29. */
+     places, so 0.29 of 100 blocks is 29. Not for packs with a threshold. */
   double density;
   /* 0: the spec's budget; else k = keep >= 1. At most one of density and keep may be set, and
-     neither for dense packs. k, the same for all query blocks, is raised to the most blocks that
-     are always read for one of them and capped at NT. */
+     neither for dense packs and packs with a threshold. A query block for which more than k blocks
+     are always read reads just those; no list has more than NT. */
   int64_t keep;
   float scale; /* 0: 1/sqrt(D); else > 0, multiplies q.k */
+  /* NULL: every sequence has n_k keys. Else [B] on the device (host for pisa_cpu_run): keys of each
+     sequence, clamped to 0 .. n_k. Keys and values behind them do not count, but must be finite. A
+     sequence without keys gives o = 0 and lse = -infinity. NT, the budget and the always-set of a
+     sequence come from its own length; |blocks| rows then end in -1. */
+  const int32_t *k_lengths;
+  /* NULL: route as the spec says. Else [B, H, NTq, n_listed] on the device (host for pisa_cpu_run):
+     the key blocks to read exactly, in any order; what is outside 0 .. NT - 1 (say -1) is skipped,
+     repetitions count once. The spec's always-set and budget do not apply, density and keep must be
+     0. Not for dense packs. */
+  const int32_t *lists;
+  int64_t n_listed; /* 1 to NT where |lists| is set; else 0 */
 } pisa_attention;
 
-/* The number of key blocks each query block reads exactly ("kept"): k as told at |density| and
-   |keep|; NT for dense packs. Pointers and strides of |call| are not looked at. */
+/* "kept", the most key blocks that a query block of this call may read exactly, the last extent of
+   |blocks|: k, or the size of the largest always-set where that is more; a bound on them with
+   |k_lengths| (which is only tested for NULL); n_listed with |lists|; NT with a threshold and for
+   dense calls. Other pointers and strides are not looked at. */
 pisa_status pisa_kept_blocks(const pisa_pack *pack, int variant, const pisa_attention *call,
                              int64_t *out, pisa_error *error);
 

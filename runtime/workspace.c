@@ -14,7 +14,8 @@ enum {
 };
 
 const char *const pisa_workspace_names[PISA_N_WORKSPACE_PARTS] = {
-    "q_mean", "k_mean", "v_mean", "h_norm2", "h_part", "h_sum", "k_variance", "lists", "masks"};
+    "q_mean",     "k_mean", "v_mean", "h_norm2", "h_part", "h_sum",
+    "k_variance", "lists",  "masks",  "counts",  "shared"};
 
 /* Appends |rows| x |columns| x |bytes|. */
 static bool add_part(struct pisa_workspace *ws, enum pisa_workspace_id id, int64_t rows,

@@ -19,6 +19,8 @@ enum pisa_workspace_id {
   PISA_WORKSPACE_K_VARIANCE, /* T [BHk, NT, D] */
   PISA_WORKSPACE_LISTS,      /* int32 [BH, NTq, list_stride] */
   PISA_WORKSPACE_MASKS,      /* uint32 [BH, NTq, mask_words] */
+  PISA_WORKSPACE_COUNTS,     /* int32 [BH, NTq] */
+  PISA_WORKSPACE_SHARED,     /* int32 [BH, ceil(NTq / 2)] */
   PISA_N_WORKSPACE_PARTS
 };
 extern const char *const pisa_workspace_names[PISA_N_WORKSPACE_PARTS]; /* "q_mean", ... */
@@ -33,7 +35,8 @@ struct pisa_workspace {
   int32_t stat_ctas;   /* grid of the statistics kernel: min(SMs, BHk * VB) */
   int32_t stat_blocks; /* VB = max(NT, G * NQS) */
   int32_t row_tiles;   /* ceil(NTq / 16) */
-  int32_t list_stride; /* entries of a list row: kept + 8, rounded up to 4 */
+  int32_t list_stride; /* entries of a list row: kept + 8 (NT + 8 with taylor_1), up to a multiple
+                          of 4 */
   int32_t mask_words;  /* words of a mask row: 4 * ceil(NT / 128) */
 };
 

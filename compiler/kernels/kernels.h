@@ -9,6 +9,7 @@
 #include "compiler/plan/plan.h"
 
 void kernel_statistics(struct ir *k, const struct plan_statistics *plan);
+void kernel_residual(struct ir *k, const struct plan_residual *plan);
 void kernel_route(struct ir *k, const struct plan_route *plan);
 void kernel_attend(struct ir *k, const struct plan_attend *plan);
 

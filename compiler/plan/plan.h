@@ -58,7 +58,19 @@ struct plan_statistics {
   int ones_offset, barrier_offset; /* shared-memory layout behind the ring, bytes */
 };
 
-/* Scores of block means, top-k per query block, lists and masks. */
+/* A second pass over k and v, once Hbar is known: parts of ||H_j - Hbar||_F^2 (log residual). */
+struct plan_residual {
+  struct plan_kernel kernel;
+  enum spec_type type;
+  int head_dim;
+  int block;                       /* tokens per block of k and v: 64 or 128 */
+  int stages;                      /* ring depth; a stage holds the k and v block of one j */
+  int producer_registers;          /* setmaxnreg of the loading warpgroup */
+  int consumer_registers;          /* setmaxnreg of the two computing warpgroups */
+  int ones_offset, barrier_offset; /* shared-memory layout behind the ring, bytes */
+};
+
+/* Scores of block means, top-k or threshold per query block, lists and masks. */
 struct plan_route {
   struct plan_kernel kernel;
   enum spec_type type;
@@ -71,6 +83,11 @@ struct plan_route {
                           score += ln(max(tr C_j, 1e-8)) */
   bool wants_window;   /* blocks around the diagonal may be forced (argument |window|) */
   bool reduces_h;      /* extra CTAs sum h_part into h_sum */
+  bool threshold;      /* blocks whose score is above mu + threshold * sigma, in place of top-k */
+  enum spec_variance variance; /* what sigma is taken from */
+  bool pairs; /* lists of two neighbouring query blocks are ordered for one walk; |shared| too */
+  bool rest_follows; /* taylor 1: behind its listed blocks a list goes on with all others, ascending
+                      */
 };
 
 /* Exact tiles, mean tiles and the first-order term in one online softmax. */
@@ -86,10 +103,16 @@ struct plan_attend {
   int q_stages, k_stages, v_stages;
   int producer_registers, consumer_registers;
   bool dense;        /* every block exact, no list */
+  bool linear;       /* unlisted blocks token by token to first order (taylor 1) */
   bool means;        /* mean tiles follow the exact tiles (taylor 0, hybrid) */
   bool first_order;  /* (g q) Hsum at the end (hybrid) */
   bool second_order; /* a mean's mass counts the spread of its keys: s += q^2 . k_variance */
-  bool edge;         /* first tile masked, last mean weighted by its own length: any N, any k */
+  bool edge;         /* any call: any n_k, lengths per sequence, a count per list, also 0 */
+  bool pairs;        /* two neighbouring 64-row query blocks share a walk: what both list once, then
+                        each its own (lists union); tile_q is 128, one stream */
+  bool
+      half_tile; /* exact blocks and means in units of 64 columns; an odd last one is half a tile */
+  int fma_exp2;  /* of 8 exponentials so many are polynomials, to spare the exp2 unit: 0 to 4 */
   int q_offset, k_offset, v_offset, barrier_offset; /* shared-memory layout, bytes */
 };
 
@@ -103,9 +126,12 @@ struct plan {              /* one variant of one spec */
   const struct target *target;
   const char *choices; /* "half_tile=off density=0.15"; "" for a spec without choices */
   bool routed;         /* statistics and route run before attend */
+  bool below;          /* short sequences are dense: dense, dense_edge exist */
   struct plan_statistics statistics;
+  bool wants_residual;
+  struct plan_residual residual;
   struct plan_route route;
-  struct plan_attend attend, attend_edge;
+  struct plan_attend attend, attend_edge, dense, dense_edge;
   struct rejection *rejections;
   int n_rejections;
 };
