@@ -136,6 +136,8 @@ val load(struct ir *k, type t, val pointer, int align);
 void store(struct ir *k, val v, val pointer, int align);
 /* One f32 to global memory where |condition| holds: predicated, not branched. */
 void store_if(struct ir *k, val condition, val f32_value, val global_pointer);
+/* One i32 of global memory where |condition| holds, else |otherwise|: predicated, not branched. */
+val load_if(struct ir *k, val condition, val global_pointer, val i32_otherwise);
 val is_null_pointer(struct ir *k, val global_pointer);
 val shared_address(struct ir *k, val shared_pointer); /* i32 */
 val shared_pointer(struct ir *k, val address);

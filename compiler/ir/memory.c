@@ -38,6 +38,14 @@ void store_if(struct ir *k, val condition, val v, val pointer) {
          NO_TYPE, 0, NULL, 3, operands);
 }
 
+val load_if(struct ir *k, val condition, val pointer, val otherwise) {
+  const val operands[] = {pointer, otherwise, widen_bool(k, condition)};
+  val v;
+  ir_asm(k, "{.reg .pred p; setp.ne.b32 p, $3, 0; mov.b32 $0, $2; @p ld.global.b32 $0, [$1];}",
+         "=&r,l,r,r,~{memory}", k->i32, 1, &v, 3, operands);
+  return v;
+}
+
 val is_null_pointer(struct ir *k, val global_pointer) {
   val bits = OP(k, "llvm.ptrtoint", k->i64, "", global_pointer);
   return is_eq(k, bits, i64(k, 0));
