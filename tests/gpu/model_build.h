@@ -17,6 +17,9 @@ enum { MAX_D = 128, MAX_ROWS = 128, PARTS = 8 };
 /* The running kernel's: one runs at a time. */
 extern struct model_build model_now;
 void model_enter(const struct model_build *build);
+/* The first of |grid| CTAs that works on head |bh|: they take equal ranges of the |blocks| blocks
+   of each of |heads| heads. */
+int64_t model_first_cta(int64_t bh, int64_t blocks, int64_t heads, int64_t grid);
 #define D (model_now.head_dim)
 #define GROUP (model_now.group)
 #define QUERY (model_now.query)
@@ -44,6 +47,22 @@ static inline const struct model_map *map_of(const union model_value *args, int 
 
 static inline int64_t least(int64_t a, int64_t b) {
   return a < b ? a : b;
+}
+
+static inline int64_t most(int64_t a, int64_t b) {
+  return a > b ? a : b;
+}
+
+/* Keys of the sequence that batch |b| holds: arguments |lengths| and |n_k| of the running kernel.
+ */
+static inline int64_t keys_of(const union model_value *args, int lengths, int n_k, int64_t b) {
+  const int32_t *length = pointer(args, lengths);
+  int64_t all = integer(args, n_k);
+  return length && !model_fault("no_lengths") ? most(0, least(length[b], all)) : all;
+}
+
+static inline int64_t blocks_of(int64_t rows, int64_t block) {
+  return (rows + block - 1) / block;
 }
 
 /* Row |n| of head |bh|; rows behind the last one are zero, as TMA fills them. */

@@ -1,6 +1,6 @@
-/* model_cuda.c: a libcuda.so.1 without a GPU: memory is the host's, launches run model_kernels.c at
+/* model_cuda.c: a libcuda.so.1 without a GPU: memory is the host's, launches run model_kernels.h at
    once, graphs replay what was captured. PISA_LIBCUDA points the runtime at it. Beside the faults
-   of model_kernels.c, PISA_MODEL_FAULT knows "second_launch" (bits change from launch to launch),
+   of the kernels, PISA_MODEL_FAULT knows "second_launch" (bits change from launch to launch),
    "workspace" (a write behind it), "cubin" (the driver takes no cubin), "ptx" (PTX gives other
    results) and "launch" (launches are refused). */
 #define _DEFAULT_SOURCE
@@ -16,7 +16,7 @@
 
 enum { SMS = 5, MAX_ARGS = 48, MAX_LAUNCHES = 16, GRAIN = 4096 };
 
-enum kernel { STATISTICS, ROUTE, ATTEND };
+enum kernel { STATISTICS, RESIDUAL, ROUTE, ATTEND, EDGE, DENSE, DENSE_EDGE, N_KERNELS };
 
 /* Handles the driver gives out. */
 struct CUmod_st {
@@ -44,17 +44,21 @@ struct CUgraph_st {
 
 static struct CUgraph_st *capture; /* NULL: launches run */
 static CUcontext current;
-static int launches_run;
+static int calls; /* of the whole method */
 
 /* Bytes of every parameter of a kernel. */
 #define BYTES(kind, name, meaning) BYTES_##kind,
 enum { BYTES_MAP = 128, BYTES_PTR = 8, BYTES_I32 = 4, BYTES_F32 = 4 };
 static const struct {
-  const char *word; /* in the entry's name */
+  const char *entry;
   int n, bytes[MAX_ARGS];
-} kernels[] = {{"statistics", PISA_STATISTICS_N_ARGS, {PISA_STATISTICS_ARGS(BYTES)}},
-               {"route", PISA_ROUTE_N_ARGS, {PISA_ROUTE_ARGS(BYTES)}},
-               {"attend", PISA_ATTEND_N_ARGS, {PISA_ATTEND_ARGS(BYTES)}}};
+} kernels[N_KERNELS] = {{"pisa_statistics", PISA_STATISTICS_N_ARGS, {PISA_STATISTICS_ARGS(BYTES)}},
+                        {"pisa_residual", PISA_RESIDUAL_N_ARGS, {PISA_RESIDUAL_ARGS(BYTES)}},
+                        {"pisa_route", PISA_ROUTE_N_ARGS, {PISA_ROUTE_ARGS(BYTES)}},
+                        {"pisa_attend", PISA_ATTEND_N_ARGS, {PISA_ATTEND_ARGS(BYTES)}},
+                        {"pisa_attend_edge", PISA_ATTEND_N_ARGS, {PISA_ATTEND_ARGS(BYTES)}},
+                        {"pisa_dense", PISA_ATTEND_N_ARGS, {PISA_ATTEND_ARGS(BYTES)}},
+                        {"pisa_dense_edge", PISA_ATTEND_N_ARGS, {PISA_ATTEND_ARGS(BYTES)}}};
 
 /* Every entry point is declared before it is defined, with the types the runtime calls it by. */
 #include "tests/runtime/driver_symbols.h"
@@ -136,8 +140,8 @@ CUresult cuCtxSynchronize(void) {
 
 /* ---- code ---- */
 
-/* "... heads=4 kv_heads=2 head_dim=96 type=fp16", "query=64 key=64" and "term=log_key_variance" in
-   the text of the code; the runtime ends it with a NUL. */
+/* "... heads=4 kv_heads=2 head_dim=96 type=fp16", "query=64 key=64" and words of a manifest in the
+   text of the code; the runtime ends it with a NUL. */
 static struct model_build read_build(const char *image) {
   struct model_build build = {.head_dim = 128, .group = 1, .query = 128, .key = 64};
   int heads, kv_heads;
@@ -152,6 +156,12 @@ static struct model_build read_build(const char *image) {
   if (blocks)
     sscanf(blocks, "query=%d key=%d", &build.query, &build.key);
   build.key_variance = strstr(image, "term=log_key_variance") != NULL;
+  build.residual = strstr(image, "term=log_residual") != NULL;
+  build.threshold = strstr(image, "budget=threshold") != NULL;
+  build.full_variance = strstr(image, "variance=full") != NULL;
+  build.linear = strstr(image, "rest=taylor_1") != NULL;
+  build.second_order = strstr(image, "mass=second_order") != NULL;
+  build.pairs = strstr(image, "lists=union") != NULL;
   return build;
 }
 
@@ -172,9 +182,9 @@ CUresult cuModuleUnload(CUmodule module) {
 }
 
 CUresult cuModuleGetFunction(CUfunction *out, CUmodule module, const char *name) {
-  static struct CUfunc_st functions[3][2];
-  for (int i = 0; i < 3; i++)
-    if (strstr(name, kernels[i].word)) {
+  static struct CUfunc_st functions[N_KERNELS][2];
+  for (int i = 0; i < N_KERNELS; i++)
+    if (strcmp(name, kernels[i].entry) == 0) {
       *out = &functions[i][module->ptx];
       **out = (struct CUfunc_st){(enum kernel)i, module};
       return CUDA_SUCCESS;
@@ -216,29 +226,34 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap *out, int type, uint32_t rank, void 
 
 /* Damage that no single kernel does. */
 static void spoil(const struct launch *launch) {
-  launches_run++;
   const union model_value *args = launch->values;
-  if (launch->kernel == ATTEND && model_fault("second_launch"))
-    args[PISA_ATTEND_o].map.data[0] ^= (uint16_t)(launches_run / 3 % 2);
-  if (launch->kernel == ATTEND && model_fault("ptx") && launch->ptx)
+  bool last = launch->kernel >= ATTEND;
+  calls += last;
+  if (last && model_fault("second_launch"))
+    args[PISA_ATTEND_o].map.data[0] ^= (uint16_t)(calls % 2);
+  if (last && model_fault("ptx") && launch->ptx)
     args[PISA_ATTEND_o].map.data[0] ^= 0x8000;
-  if (launch->kernel == ROUTE &&
-      model_fault("workspace")) { /* masks are the last part: write behind it */
+  if (launch->kernel == ROUTE && model_fault("workspace")) { /* counts are behind all else */
     int32_t query = launch->build.query;
     int32_t rows =
         args[PISA_ROUTE_total_heads].integer * ((args[PISA_ROUTE_n_q].integer + query - 1) / query);
-    uint32_t *masks = (uint32_t *)(uintptr_t)args[PISA_ROUTE_masks].pointer;
-    masks[rows * args[PISA_ROUTE_mask_words].integer + 100] = 0;
+    ((int32_t *)(uintptr_t)args[PISA_ROUTE_counts].pointer)[rows + 100] = 0;
   }
 }
 
 static void run(const struct launch *launch) {
+  const struct model_build *build = &launch->build;
   if (launch->kernel == STATISTICS)
-    model_statistics(&launch->build, launch->values, launch->grid);
-  if (launch->kernel == ROUTE)
-    model_route(&launch->build, launch->values);
-  if (launch->kernel == ATTEND)
-    model_attend(&launch->build, launch->values);
+    model_statistics(build, launch->values, launch->grid);
+  else if (launch->kernel == RESIDUAL)
+    model_residual(build, launch->values);
+  else if (launch->kernel == ROUTE)
+    model_route(build, launch->values);
+  else
+    model_attend(build, launch->values,
+                 launch->kernel == ATTEND ? MODEL_ATTEND
+                 : launch->kernel == EDGE ? MODEL_EDGE
+                                          : MODEL_DENSE);
   spoil(launch);
 }
 

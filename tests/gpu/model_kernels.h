@@ -28,13 +28,24 @@ union model_value { /* one parameter of a kernel */
 struct model_build { /* what a compiler would compile in */
   int head_dim, group, query, key;
   pisa_type type;
-  bool key_variance; /* h_norm2 holds tr C_j, not ||H_j||^2 */
+  bool key_variance;  /* h_norm2 holds tr C_j, not ||H_j||^2 */
+  bool residual;      /* h_norm2 is written by the kernel residual */
+  bool threshold;     /* blocks above a limit, in place of top-k */
+  bool full_variance; /* sigma from the scores themselves */
+  bool linear;        /* taylor 1: lists go on with what they do not list */
+  bool second_order;  /* of a linear block: p gains e^(var / 2) */
+  bool pairs;         /* lists union */
 };
+
+/* Which of attend's kernels runs. */
+enum model_attend { MODEL_ATTEND, MODEL_EDGE, MODEL_DENSE };
 
 /* The parameters in the order of abi.def. One kernel runs at a time. */
 void model_statistics(const struct model_build *build, const union model_value *args, int grid);
+void model_residual(const struct model_build *build, const union model_value *args);
 void model_route(const struct model_build *build, const union model_value *args);
-void model_attend(const struct model_build *build, const union model_value *args);
+void model_attend(const struct model_build *build, const union model_value *args,
+                  enum model_attend kernel);
 
 /* Whether PISA_MODEL_FAULT names |fault|. */
 bool model_fault(const char *fault);
