@@ -18,10 +18,9 @@ MlirModule method_build(struct context *context, const struct plan *plan,
 /* Prints |module| with its result names. */
 void method_print(MlirModule module, struct text *out);
 
-/* requires  a module made by method_build for |plan|
-   recreates every step as the kernels of its plan, one llvm.func each: summarize -> statistics,
-   route -> route, attend -> attend and attend_edge maintains nothing else: a module holds one
-   method breaks    the pisa dialect: none of its ops remain; llvm, nvvm, arith and scf do */
+/* Replaces every step of a module made by method_build for |plan| by the kernels of that plan, one
+   llvm.func each: summarize -> statistics, residual, route, attend -> attend and attend_edge,
+   attend_below -> dense and dense_edge. None of the dialect's ops remain. */
 void method_lower(struct context *context, MlirModule module, const struct plan *plan);
 
 #endif

@@ -30,6 +30,10 @@ static void emit(struct ir *k, MlirOperation op, const struct plan *plan) {
     kernel_attend(k, &plan->attend);
     kernel_attend(k, &plan->attend_edge);
   }
+  if (is_named(op, "pisa.attend_below")) {
+    kernel_attend(k, &plan->dense);
+    kernel_attend(k, &plan->dense_edge);
+  }
 }
 
 static int collect(MlirModule module, MlirOperation steps[MAX_STEPS]) {

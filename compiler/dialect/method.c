@@ -11,7 +11,7 @@
 
 extern const char pisa_irdl[];
 
-enum { MAX_VALUES = 9 };
+enum { MAX_VALUES = 11 };
 
 struct builder {
   struct context *context;
@@ -150,12 +150,53 @@ static MlirOperation summarize(const struct builder *b, MlirOperation qkv) {
   return op;
 }
 
+static MlirOperation residual(const struct builder *b, MlirOperation qkv, MlirOperation means) {
+  struct text attributes;
+  text_init(&attributes);
+  text_printf(&attributes, "block = %d", b->plan->residual.block);
+  MlirOperation op = append(b, &(struct step){
+                                   .op = "pisa.residual",
+                                   .name = "residuals",
+                                   .span = b->plan->spec->route.term_span,
+                                   .attributes = attributes.data,
+                                   .n_operands = 3,
+                                   .operands = {result(qkv, 1), result(qkv, 2), result(means, 4)},
+                                   .n_results = 1,
+                                   .results = {"B, Hk, NT, 8 f32"},
+                               });
+  text_fini(&attributes);
+  return op;
+}
+
+static const char *score_name(enum spec_term term) {
+  switch (term) {
+  case TERM_LOG_COVARIANCE:
+    return "mean + log covariance";
+  case TERM_LOG_RESIDUAL:
+    return "mean + log residual";
+  case TERM_LOG_KEY_VARIANCE:
+    return "mean + log key_variance";
+  case TERM_NONE:
+    break;
+  }
+  return "mean";
+}
+
 static void print_budget(const struct spec *spec, struct text *out) {
-  if (spec->route.budget == BUDGET_KEEP)
+  switch (spec->route.budget) {
+  case BUDGET_KEEP:
     text_printf(out, "budget = \"keep %d\"", spec->route.keep);
-  else
+    break;
+  case BUDGET_DENSITY:
     text_printf(out, "budget = \"density %lld/%lld\"", (long long)spec->route.density.num,
                 (long long)spec->route.density.den);
+    break;
+  case BUDGET_THRESHOLD:
+    text_printf(out, "budget = \"threshold %lld/%lld, variance %s\"",
+                (long long)spec->route.threshold.num, (long long)spec->route.threshold.den,
+                spec->route.variance == VARIANCE_FULL ? "full" : "diagonal");
+    break;
+  }
 }
 
 static void print_always(const struct spec *spec, struct text *out) {
@@ -177,14 +218,19 @@ static void print_always(const struct spec *spec, struct text *out) {
   text_puts(out, "]");
 }
 
-static MlirOperation route(const struct builder *b, MlirOperation means) {
+static const char *order_name(const struct plan_route *p) {
+  if (p->pairs)
+    return "shared first";
+  return p->rest_follows ? "rest follows" : "ascending";
+}
+
+static MlirOperation route(const struct builder *b, MlirOperation means, MlirValue block_norm) {
   const struct spec *spec = b->plan->spec;
+  const struct plan_route *p = &b->plan->route;
   struct text attributes;
   text_init(&attributes);
-  text_printf(&attributes, "query = %d, score = \"mean%s\", ", b->plan->route.query,
-              b->plan->route.term == TERM_LOG_COVARIANCE     ? " + log covariance"
-              : b->plan->route.term == TERM_LOG_KEY_VARIANCE ? " + log key_variance"
-                                                             : "");
+  text_printf(&attributes, "query = %d, score = \"%s\", order = \"%s\", ", p->query,
+              score_name(p->term), order_name(p));
   print_budget(spec, &attributes);
   print_always(spec, &attributes);
   MlirOperation op = append(
@@ -194,10 +240,11 @@ static MlirOperation route(const struct builder *b, MlirOperation means) {
              .span = spec->route.span,
              .attributes = attributes.data,
              .n_operands = 4,
-             .operands = {result(means, 0), result(means, 1), result(means, 3), result(means, 4)},
-             .n_results = 3,
-             .results = {"B, H, NTq, k i32", "B, H, NTq, NT i1",
-                         b->plan->route.reduces_h ? "B, Hk, D, D half" : ""},
+             .operands = {result(means, 0), result(means, 1), block_norm, result(means, 4)},
+             .n_results = 5,
+             .results = {p->rest_follows ? "B, H, NTq, NT i32" : "B, H, NTq, k i32",
+                         "B, H, NTq i32", "B, H, NTq, NT i1",
+                         p->reduces_h ? "B, Hk, D, D half" : "", p->pairs ? "B, H, NTq/2 i32" : ""},
          });
   text_fini(&attributes);
   return op;
@@ -231,19 +278,40 @@ static void attend(const struct builder *b, MlirOperation qkv, MlirOperation mea
   };
   struct text attributes;
   text_init(&attributes);
-  if (!b->plan->attend.dense) {
-    text_printf(&attributes, "rest = \"%s\", mass = \"%s\"", rest_name(b->plan->spec),
-                b->plan->attend.second_order ? "second order"
-                : b->plan->attend.means      ? "zeroth order"
-                                             : "none");
-    MlirValue routed[] = {result(chosen, 0), result(chosen, 1), result(means, 1),
-                          result(means, 2),  result(chosen, 2), result(means, 5)};
+  const struct plan_attend *p = &b->plan->attend;
+  if (!p->dense) {
+    text_printf(&attributes, "rest = \"%s\", mass = \"%s\", walk = \"%s\"",
+                rest_name(b->plan->spec),
+                p->second_order         ? "second order"
+                : p->means || p->linear ? "zeroth order"
+                                        : "none",
+                p->pairs ? "union" : "separate");
+    MlirValue routed[] = {result(chosen, 0), result(chosen, 1), result(chosen, 2),
+                          result(means, 1),  result(means, 2),  result(chosen, 3),
+                          result(means, 5),  result(chosen, 4)};
     step.op = "pisa.attend";
     step.attributes = attributes.data;
-    step.n_operands = 9;
+    step.n_operands = 11;
     memcpy(&step.operands[3], routed, sizeof routed);
   }
   append(b, &step);
+  text_fini(&attributes);
+}
+
+static void attend_below(const struct builder *b, MlirOperation qkv) {
+  struct text attributes;
+  text_init(&attributes);
+  text_printf(&attributes, "tokens = %lld", (long long)b->plan->spec->below.tokens);
+  append(b, &(struct step){
+                .op = "pisa.attend_below",
+                .name = "short",
+                .span = b->plan->spec->below.span,
+                .attributes = attributes.data,
+                .n_operands = 3,
+                .operands = {result(qkv, 0), result(qkv, 1), result(qkv, 2)},
+                .n_results = 2,
+                .results = {"B, H, Nq, D half", "B, H, Nq f32"},
+            });
   text_fini(&attributes);
 }
 
@@ -258,9 +326,13 @@ MlirModule method_build(struct context *context, const struct plan *plan,
   MlirOperation qkv = input(&b), means = {0}, chosen = {0};
   if (plan->routed) {
     means = summarize(&b, qkv);
-    chosen = route(&b, means);
+    MlirValue block_norm = result(plan->wants_residual ? residual(&b, qkv, means) : means,
+                                  plan->wants_residual ? 0 : 3);
+    chosen = route(&b, means, block_norm);
   }
   attend(&b, qkv, means, chosen);
+  if (plan->below)
+    attend_below(&b, qkv);
   context_check(context, mlirOperationVerify(top), "method does not verify");
   return module;
 }

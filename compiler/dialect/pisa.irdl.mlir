@@ -31,7 +31,7 @@ irdl.dialect @pisa {
 
   // One pass over q, k, v: means of blocks, H_j = (k - kbar_j)^T (v - vbar_j), variances of the key columns of a block.
   // H_j never leaves the chip; its norm and the sum over all blocks do. |block_norm| is that norm or the sum of a block's
-  // variances, whichever ranks.
+  // variances, whichever ranks; none where residuals rank.
   irdl.operation @summarize {
     %q = irdl.base @pisa::@tensor
     %k = irdl.base @pisa::@tensor
@@ -54,53 +54,79 @@ irdl.dialect @pisa {
     irdl.attributes { "block" = %block }
   }
 
-  // Scores of block means; the k best blocks of every query block, forced blocks first; Hsum from its parts. "window W"
-  // forces the blocks that a query block's own rows touch, and W to each side.
+  // A second pass over k, v: the norms of H_j - Hbar, Hbar being the mean of all H_j, from the parts of their sum.
+  irdl.operation @residual {
+    %k = irdl.base @pisa::@tensor
+    %v = irdl.base @pisa::@tensor
+    %h_part = irdl.base @pisa::@tensor
+    %block_norm = irdl.base @pisa::@tensor
+    %block = irdl.base "#builtin.integer"
+    irdl.operands(k: %k, v: %v, h_part: %h_part)
+    irdl.results(block_norm: %block_norm)
+    irdl.attributes { "block" = %block }
+  }
+
+  // Scores of block means; the blocks that every query block reads: forced ones, then the k best, or all above a threshold
+  // of so many standard deviations over the mean score; Hsum from its parts. "window W" forces the blocks that a query
+  // block's own rows touch, and W to each side. |order| of a list: "ascending"; "rest follows", then all other blocks;
+  // "shared first", what two neighbouring query blocks both read, |shared| entries of it.
   irdl.operation @route {
     %q_mean = irdl.base @pisa::@tensor
     %k_mean = irdl.base @pisa::@tensor
     %a = irdl.base @pisa::@tensor
     %b = irdl.base @pisa::@tensor
     %c = irdl.base @pisa::@tensor
+    %d = irdl.base @pisa::@tensor
     %none = irdl.base @pisa::@none
     %block_norm = irdl.any_of(%a, %none)
     %h_part = irdl.any_of(%b, %none)
     %lists = irdl.base @pisa::@tensor
+    %counts = irdl.base @pisa::@tensor
     %masks = irdl.base @pisa::@tensor
     %h_sum = irdl.any_of(%c, %none)
+    %shared = irdl.any_of(%d, %none)
     %query = irdl.base "#builtin.integer"
     %score = irdl.base "#builtin.string"
     %budget = irdl.base "#builtin.string"
     %always = irdl.base "#builtin.array"
+    %order = irdl.base "#builtin.string"
     irdl.operands(q_mean: %q_mean, k_mean: %k_mean, block_norm: %block_norm, h_part: %h_part)
-    irdl.results(lists: %lists, masks: %masks, h_sum: %h_sum)
-    irdl.attributes { "query" = %query, "score" = %score, "budget" = %budget, "always" = %always }
+    irdl.results(lists: %lists, counts: %counts, masks: %masks, h_sum: %h_sum, shared: %shared)
+    irdl.attributes {
+      "query" = %query, "score" = %score, "budget" = %budget, "always" = %always, "order" = %order
+    }
   }
 
-  // Blocks of the list exactly, the others as |rest| says (drop, taylor 0, taylor hybrid), in one online softmax. |mass|
-  // (zeroth order, second order): whether the spread of a block's keys counts in its weight; none without a tail.
+  // Blocks of the list exactly, the others as |rest| says (drop, taylor 0, taylor 1, taylor hybrid), in one online softmax.
+  // |mass| (zeroth order, second order): whether the spread of a block's keys counts in its weight; none without a tail.
+  // |walk|: every query block by itself (separate), or two neighbours together (union).
   irdl.operation @attend {
     %q = irdl.base @pisa::@tensor
     %k = irdl.base @pisa::@tensor
     %v = irdl.base @pisa::@tensor
     %lists = irdl.base @pisa::@tensor
+    %counts = irdl.base @pisa::@tensor
     %masks = irdl.base @pisa::@tensor
-    %k_mean = irdl.base @pisa::@tensor
     %a = irdl.base @pisa::@tensor
     %b = irdl.base @pisa::@tensor
     %c = irdl.base @pisa::@tensor
+    %d = irdl.base @pisa::@tensor
+    %e = irdl.base @pisa::@tensor
     %none = irdl.base @pisa::@none
-    %v_mean = irdl.any_of(%a, %none)
-    %h_sum = irdl.any_of(%b, %none)
-    %k_variance = irdl.any_of(%c, %none)
+    %k_mean = irdl.any_of(%a, %none)
+    %v_mean = irdl.any_of(%b, %none)
+    %h_sum = irdl.any_of(%c, %none)
+    %k_variance = irdl.any_of(%d, %none)
+    %shared = irdl.any_of(%e, %none)
     %o = irdl.base @pisa::@tensor
     %lse = irdl.base @pisa::@tensor
     %rest = irdl.base "#builtin.string"
     %mass = irdl.base "#builtin.string"
-    irdl.operands(q: %q, k: %k, v: %v, lists: %lists, masks: %masks, k_mean: %k_mean, v_mean: %v_mean,
-                  h_sum: %h_sum, k_variance: %k_variance)
+    %walk = irdl.base "#builtin.string"
+    irdl.operands(q: %q, k: %k, v: %v, lists: %lists, counts: %counts, masks: %masks, k_mean: %k_mean, v_mean: %v_mean,
+                  h_sum: %h_sum, k_variance: %k_variance, shared: %shared)
     irdl.results(o: %o, lse: %lse)
-    irdl.attributes { "rest" = %rest, "mass" = %mass }
+    irdl.attributes { "rest" = %rest, "mass" = %mass, "walk" = %walk }
   }
 
   // Every block exactly.
@@ -112,5 +138,18 @@ irdl.dialect @pisa {
     %lse = irdl.base @pisa::@tensor
     irdl.operands(q: %q, k: %k, v: %v)
     irdl.results(o: %o, lse: %lse)
+  }
+
+  // In place of all steps before it where there are fewer than |tokens| keys: every block exactly.
+  irdl.operation @attend_below {
+    %q = irdl.base @pisa::@tensor
+    %k = irdl.base @pisa::@tensor
+    %v = irdl.base @pisa::@tensor
+    %o = irdl.base @pisa::@tensor
+    %lse = irdl.base @pisa::@tensor
+    %tokens = irdl.base "#builtin.integer"
+    irdl.operands(q: %q, k: %k, v: %v)
+    irdl.results(o: %o, lse: %lse)
+    irdl.attributes { "tokens" = %tokens }
   }
 }

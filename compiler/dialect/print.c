@@ -28,6 +28,23 @@ static size_t type_length(const char *s) {
   return n + strspn(s + n, ">),");
 }
 
+/* Length of the attribute " name = value" that starts at |s|; 0 when none does. */
+static size_t attribute_length(const char *s) {
+  if (*s != ' ')
+    return 0;
+  size_t name = 1 + strspn(s + 1, "abcdefghijklmnopqrstuvwxyz_");
+  if (!starts(s + name, " = "))
+    return 0;
+  bool quoted = false;
+  int depth = 0;
+  size_t n = name;
+  for (; s[n] && (quoted || depth > 0 || !strchr(",}", s[n])); n++) {
+    quoted ^= s[n] == '"';
+    depth += !quoted && s[n] == '[' ? 1 : !quoted && s[n] == ']' ? -1 : 0;
+  }
+  return n;
+}
+
 static void wrap(const char *s, struct text *out) {
   struct wrapper w = {out, out->size};
   for (; *s; s++) {
@@ -39,6 +56,12 @@ static void wrap(const char *s, struct text *out) {
     if (starts(s, " !pisa.") && out->size - w.line + type_length(s + 1) > WIDTH) {
       break_line(&w);
       text_puts(out, "  ");
+      continue;
+    }
+    size_t attribute = attribute_length(s);
+    if (attribute > 0 && out->size - w.line + attribute > WIDTH) {
+      break_line(&w);
+      text_putc(out, ' ');
       continue;
     }
     if (starts(s, " %") && out->size - w.line + strcspn(s + 1, ", )") + 1 > WIDTH) {

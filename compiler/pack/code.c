@@ -31,10 +31,16 @@ void code_kernels(const struct plan *plan, const struct plan_kernel *out[MAX_KER
   int n = 0;
   if (plan->routed) {
     out[n++] = &plan->statistics.kernel;
+    if (plan->wants_residual)
+      out[n++] = &plan->residual.kernel;
     out[n++] = &plan->route.kernel;
   }
   out[n++] = &plan->attend.kernel;
   out[n++] = &plan->attend_edge.kernel;
+  if (plan->below) {
+    out[n++] = &plan->dense.kernel;
+    out[n++] = &plan->dense_edge.kernel;
+  }
   out[n] = NULL;
 }
 

@@ -7,7 +7,8 @@
 /* ---- the method, one function a line ---- */
 
 static void blocks_line(const struct spec *spec, struct text *out) {
-  text_printf(out, "blocks query=%d key=%d\n", spec->blocks.query, spec->blocks.key);
+  text_printf(out, "blocks query=%d key=%d lists=%s\n", spec->blocks.query, spec->blocks.key,
+              spec->lists == LISTS_UNION ? "union" : "separate");
 }
 
 static void route_line(const struct spec *spec, struct text *out) {
@@ -21,12 +22,18 @@ static void route_line(const struct spec *spec, struct text *out) {
       [TERM_LOG_RESIDUAL] = "log_residual",
       [TERM_LOG_KEY_VARIANCE] = "log_key_variance",
   };
-  bool by_density = spec->route.budget == BUDGET_DENSITY;
-  text_printf(out, "route top_k score=mean term=%s budget=%s density=%lld/%lld keep=%d\n",
-              terms[spec->route.term], by_density ? "density" : "keep",
-              by_density ? (long long)spec->route.density.num : 0,
-              by_density ? (long long)spec->route.density.den : 1,
-              by_density ? 0 : spec->route.keep);
+  static const char *const budgets[] = {
+      [BUDGET_KEEP] = "keep", [BUDGET_DENSITY] = "density", [BUDGET_THRESHOLD] = "threshold"};
+  enum spec_budget budget = spec->route.budget;
+  struct decimal none = {0, 1};
+  struct decimal density = budget == BUDGET_DENSITY ? spec->route.density : none;
+  struct decimal threshold = budget == BUDGET_THRESHOLD ? spec->route.threshold : none;
+  text_printf(out, "route top_k score=mean term=%s budget=%s density=%lld/%lld keep=%d",
+              terms[spec->route.term], budgets[budget], (long long)density.num,
+              (long long)density.den, budget == BUDGET_KEEP ? spec->route.keep : 0);
+  text_printf(out, " threshold=%lld/%lld variance=%s\n", (long long)threshold.num,
+              (long long)threshold.den,
+              spec->route.variance == VARIANCE_FULL ? "full" : "diagonal");
 }
 
 static void always_lines(const struct spec *spec, struct text *out) {
@@ -57,6 +64,12 @@ static void attend_line(const struct spec *spec, struct text *out) {
   else
     text_printf(out, "attend selected=exact rest=%s mass=%s\n", tails[spec->attend.rest],
                 spec->attend.mass_second_order ? "second_order" : "zeroth_order");
+}
+
+/* Of all variants: nothing of `below` can be varied. */
+static void below_line(const struct spec *spec, struct text *out) {
+  if (!spec->attend.all_exact && spec->below.kind == BELOW_DENSE)
+    text_printf(out, "below tokens=%lld use=dense\n", (long long)spec->below.tokens);
 }
 
 /* The lines a variant may repeat, in order. */
@@ -99,6 +112,7 @@ static void head(const struct pack *pack, struct text *out) {
               spec->shape.mask == MASK_NONE ? "none" : "causal");
   for (int i = 0; i < N_METHOD; i++)
     METHOD[i](spec, out);
+  below_line(spec, out);
   text_printf(out, "validated %s\nvariants %d\n", pack_is_validated(pack) ? "yes" : "no",
               pack->variants->n);
 }

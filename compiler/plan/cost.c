@@ -196,15 +196,11 @@ struct costs cost_of(const struct plan *plan, int64_t tokens) {
 }
 
 int64_t cost_crossover(struct arena *arena, const struct plan *plan) {
-  struct spec dense = *plan->spec;
-  if (dense.attend.all_exact)
+  if (plan->attend.dense)
     return 0;
-  dense.attend.all_exact = true;
-  dense.route.kind = ROUTE_NONE;
-  dense.blocks.query = 128; /* the faster of the two */
-  const struct plan *other = plan_choose(arena, &dense, plan->target, "");
+  const struct plan *dense = plan_dense(arena, plan);
   for (int64_t n = 128; n <= 1 << 17; n += 128)
-    if (cost_of(plan, n).seconds < cost_of(other, n).seconds)
+    if (cost_of(plan, n).seconds < cost_of(dense, n).seconds)
       return n;
   return 0;
 }

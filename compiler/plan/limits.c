@@ -42,37 +42,52 @@ static void route(struct limits *l, const struct spec *spec) {
     limit(l, spec->route.score_span,
           spec->route.score == SCORE_LSE ? "score lse" : "score half_variance",
           "kernels exist for score mean");
-  if (spec->route.term == TERM_LOG_RESIDUAL)
-    limit(l, spec->route.term_span, "log residual",
-          "kernels exist for score mean, mean + log covariance and mean + log key_variance");
-  if (spec->route.budget == BUDGET_THRESHOLD)
-    limit(l, spec->route.budget_span, "threshold", "kernels exist for keep and density");
   always(l, spec);
 }
 
+/* Taylor 1 takes the spread from the scores, in float. */
 static void attend(struct limits *l, const struct spec *spec) {
-  if (spec->attend.rest == TAIL_TAYLOR_1)
-    limit(l, spec->attend.rest_span, "rest taylor 1",
-          "kernels exist for drop, taylor 0 and taylor hybrid");
-  if (spec->attend.mass_second_order && spec->shape.type == TYPE_FP16)
+  if (spec->attend.mass_second_order && spec->attend.rest != TAIL_TAYLOR_1 &&
+      spec->shape.type == TYPE_FP16)
     limit(l, spec->attend.mass_span, "mass second_order in fp16",
           "kernels round q^2 to the type, which overflows fp16 from |q| = 256: take bf16");
 }
 
 static void others(struct limits *l, const struct spec *spec) {
-  if (spec->below.kind != BELOW_NEVER)
-    limit(l, spec->below.span, "below", "kernels exist for one path at every length");
   if (spec->pages.present)
     limit(l, spec->pages.span, "pages", "kernels read keys and values in one piece");
   if (spec->phases.present && spec->phases.decode)
     limit(l, spec->phases.decode_span, "phase decode", "kernels exist for prefill");
 }
 
+static void half_tile(struct limits *l, const struct spec *spec) {
+  static const char found[] = "half_tile on";
+  struct span where = spec->half_tile_span;
+  if (spec->blocks.query != 128 || spec->blocks.key != 64)
+    limit(l, where, found, "kernels with half tiles exist for query 128 and key 64");
+  else if (spec->attend.mass_second_order)
+    limit(l, where, found, "kernels with half tiles exist for mass zeroth_order");
+  else if (spec->attend.rest == TAIL_TAYLOR_1)
+    limit(l, where, found, "kernels with half tiles exist for drop, taylor 0 and taylor hybrid");
+  else if (spec->route.budget == BUDGET_THRESHOLD)
+    limit(l, where, found, "with a threshold, lists are not all of one length");
+}
+
+static void lists_union(struct limits *l, const struct spec *spec) {
+  static const char found[] = "lists union";
+  if (spec->blocks.query != 64)
+    limit(l, spec->lists_span, found, "kernels walk pairs of query blocks of 64 rows");
+  else if (spec->attend.rest == TAIL_TAYLOR_1)
+    limit(l, spec->lists_span, found, "taylor 1 reads every block: there is nothing to share");
+  else if (spec->route.budget == BUDGET_THRESHOLD)
+    limit(l, spec->lists_span, found, "with a threshold, lists are not all of one length");
+}
+
 static void schedule(struct limits *l, const struct spec *spec) {
   if (spec->half_tile)
-    limit(l, spec->half_tile_span, "half_tile on", "kernels end with a whole tile of 128 keys");
+    half_tile(l, spec);
   if (spec->lists == LISTS_UNION)
-    limit(l, spec->lists_span, "lists union", "kernels walk one list per query block");
+    lists_union(l, spec);
 }
 
 struct limits limits_of(struct arena *arena, const struct spec *spec) {

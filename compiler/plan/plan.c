@@ -74,12 +74,21 @@ static void reject(struct plan *plan, const char *candidate, const char *reason)
 
 /* ---- statistics ---- */
 
-static bool is_taylor(const struct spec *spec) {
-  return !spec->attend.all_exact && spec->attend.rest != TAIL_DROP;
+static bool has_rest(const struct spec *spec, enum spec_tail rest) {
+  return !spec->attend.all_exact && spec->attend.rest == rest;
 }
 
 static bool is_hybrid(const struct spec *spec) {
-  return !spec->attend.all_exact && spec->attend.rest == TAIL_TAYLOR_HYBRID;
+  return has_rest(spec, TAIL_TAYLOR_HYBRID);
+}
+
+/* Whether unlisted blocks count as their means. */
+static bool has_means(const struct spec *spec) {
+  return has_rest(spec, TAIL_TAYLOR_0) || is_hybrid(spec);
+}
+
+static bool is_linear(const struct spec *spec) {
+  return has_rest(spec, TAIL_TAYLOR_1);
 }
 
 static bool ranks_by(const struct spec *spec, enum spec_term term) {
@@ -87,7 +96,7 @@ static bool ranks_by(const struct spec *spec, enum spec_term term) {
 }
 
 static bool is_second_order(const struct spec *spec) {
-  return is_taylor(spec) && spec->attend.mass_second_order;
+  return !spec->attend.all_exact && spec->attend.mass_second_order;
 }
 
 /* Ring of |stages| (q, k and v block of one j), a 1 KB tile of ones for the row sums, barriers
@@ -103,6 +112,8 @@ static void statistics_layout(struct plan_statistics *p, int stages) {
 static void choose_statistics(struct arena *arena, struct plan *plan) {
   const struct spec *spec = plan->spec;
   struct plan_statistics *p = &plan->statistics;
+  bool by_covariance = ranks_by(spec, TERM_LOG_COVARIANCE);
+  bool sums_h = is_hybrid(spec) || ranks_by(spec, TERM_LOG_RESIDUAL);
   *p = (struct plan_statistics){
       .kernel = specialised(plan->target, "pisa_statistics"),
       .type = spec->shape.type,
@@ -111,11 +122,11 @@ static void choose_statistics(struct arena *arena, struct plan *plan) {
       .block = spec->blocks.key,
       .producer_registers = PRODUCER_REGISTERS,
       .consumer_registers = CONSUMER_REGISTERS,
-      .wants_v = is_taylor(spec),
-      .wants_h = ranks_by(spec, TERM_LOG_COVARIANCE) || is_hybrid(spec),
-      .wants_h_norm = ranks_by(spec, TERM_LOG_COVARIANCE),
-      .wants_h_sum = is_hybrid(spec),
-      .wants_variance = is_second_order(spec),
+      .wants_v = has_means(spec),
+      .wants_h = by_covariance || sums_h,
+      .wants_h_norm = by_covariance,
+      .wants_h_sum = sums_h,
+      .wants_variance = has_means(spec) && is_second_order(spec),
       .wants_trace = ranks_by(spec, TERM_LOG_KEY_VARIANCE),
   };
   for (int stages = 6; stages >= 2; stages--) {
@@ -128,7 +139,43 @@ static void choose_statistics(struct arena *arena, struct plan *plan) {
   }
 }
 
+/* ---- residual ---- */
+
+/* As for statistics, but a stage has no block of q. */
+static void residual_layout(struct plan_residual *p, int stages) {
+  enum { ONES = 1024, BARRIERS = 256 };
+  p->stages = stages;
+  p->ones_offset = stages * 2 * p->block * row_bytes(p->head_dim);
+  p->barrier_offset = p->ones_offset + ONES;
+  p->kernel.smem_bytes = p->barrier_offset + BARRIERS;
+}
+
+static void choose_residual(struct arena *arena, struct plan *plan) {
+  const struct spec *spec = plan->spec;
+  struct plan_residual *p = &plan->residual;
+  *p = (struct plan_residual){
+      .kernel = specialised(plan->target, "pisa_residual"),
+      .type = spec->shape.type,
+      .head_dim = spec->shape.head_dim,
+      .block = spec->blocks.key,
+      .producer_registers = PRODUCER_REGISTERS,
+      .consumer_registers = CONSUMER_REGISTERS,
+  };
+  for (int stages = 6; stages >= 2; stages--) {
+    residual_layout(p, stages);
+    if (p->kernel.smem_bytes <= plan->target->smem_bytes)
+      return;
+    reject(plan, arena_printf(arena, "residual stages=%d", stages),
+           arena_printf(arena, "%d bytes of shared memory, a CTA has %d", p->kernel.smem_bytes,
+                        plan->target->smem_bytes));
+  }
+}
+
 /* ---- route ---- */
+
+static bool walks_pairs(const struct spec *spec) {
+  return spec->route.kind == ROUTE_TOP_K && spec->lists == LISTS_UNION;
+}
 
 static void choose_route(struct plan *plan) {
   const struct spec *spec = plan->spec;
@@ -143,6 +190,10 @@ static void choose_route(struct plan *plan) {
       .term = spec->route.term,
       .wants_window = plan_window(spec) >= 0,
       .reduces_h = is_hybrid(spec),
+      .threshold = spec->route.budget == BUDGET_THRESHOLD,
+      .variance = spec->route.variance,
+      .pairs = walks_pairs(spec),
+      .rest_follows = is_linear(spec),
   };
 }
 
@@ -230,41 +281,88 @@ static int attend_spills(const struct plan_attend *p) {
   return p->streams > 1 ? ATTEND_SPILLS_SQUARED_STREAMS : ATTEND_SPILLS_SQUARED;
 }
 
-static void choose_attend(struct arena *arena, struct plan *plan) {
+/* What the spec says of an attend kernel; a pair of query blocks is walked like one of twice the
+   rows. */
+static struct plan_attend attend_of(const struct plan *plan, const char *entry, bool pairs) {
   const struct spec *spec = plan->spec;
-  struct plan_attend fixed = {
-      .kernel = specialised(plan->target, "pisa_attend"),
+  int tile_q = pairs ? 2 * spec->blocks.query : spec->blocks.query;
+  struct plan_attend p = {
+      .kernel = specialised(plan->target, entry),
       .type = spec->shape.type,
       .head_dim = spec->shape.head_dim,
       .group = spec->shape.heads / spec->shape.kv_heads,
-      .tile_q = spec->blocks.query,
-      .streams = CONSUMERS * 64 / spec->blocks.query,
+      .tile_q = tile_q,
+      .streams = CONSUMERS * 64 / tile_q,
       .block = spec->blocks.key,
       .producer_registers = PRODUCER_REGISTERS,
       .consumer_registers = CONSUMER_REGISTERS,
       .dense = spec->attend.all_exact,
-      .means = is_taylor(spec),
+      .linear = is_linear(spec),
+      .means = has_means(spec),
       .first_order = is_hybrid(spec),
       .second_order = is_second_order(spec),
+      .pairs = pairs,
   };
-  fixed.kernel.spill_budget = attend_spills(&fixed);
+  p.kernel.spill_budget = attend_spills(&p);
+  return p;
+}
+
+/* |fixed| with the first candidate that fits; every other one leaves its reason. */
+static struct plan_attend fit_attend(struct arena *arena, struct plan *plan,
+                                     const struct plan_attend *fixed) {
+  struct plan_attend taken = *fixed;
   bool chosen = false;
-  for (const struct attend_candidate *c = fixed.streams > 1 ? SPLIT : SHARED; c->tile_k; c++) {
-    struct plan_attend p = fixed;
+  for (const struct attend_candidate *c = fixed->streams > 1 ? SPLIT : SHARED; c->tile_k; c++) {
+    struct plan_attend p = *fixed;
     const char *reason = why_not(arena, plan, &p, c);
     if (!reason && !chosen) {
-      plan->attend = p;
+      taken = p;
       chosen = true;
     } else if (reason) {
       reject(plan,
-             arena_printf(arena, "attend tile_k=%d k_stages=%d v_stages=%d", c->tile_k, c->k_stages,
+             arena_printf(arena, "%s tile_k=%d k_stages=%d v_stages=%d",
+                          fixed->kernel.entry + strlen("pisa_"), c->tile_k, c->k_stages,
                           c->v_stages),
              reason);
     }
   }
+  return taken;
+}
+
+static void choose_attend(struct arena *arena, struct plan *plan) {
+  bool pairs = walks_pairs(plan->spec);
+  struct plan_attend p = attend_of(plan, "pisa_attend", pairs);
+  p.half_tile = plan->spec->half_tile;
+  plan->attend = fit_attend(arena, plan, &p);
   plan->attend_edge = plan->attend;
   plan->attend_edge.kernel.entry = "pisa_attend_edge";
+  plan->attend_edge.half_tile = false;
+  if (pairs) { /* each list by itself */
+    p = attend_of(plan, "pisa_attend_edge", false);
+    plan->attend_edge = fit_attend(arena, plan, &p);
+  }
   plan->attend_edge.edge = true;
+}
+
+/* ---- all of it ---- */
+
+struct plan *plan_dense(struct arena *arena, const struct plan *plan) {
+  struct spec *spec = ARENA_NEW(arena, struct spec);
+  *spec = *plan->spec;
+  spec->attend.all_exact = true;
+  spec->route.kind = ROUTE_NONE;
+  spec->below.kind = BELOW_NEVER;
+  spec->lists = LISTS_SEPARATE;
+  spec->blocks.query = 128; /* the faster of the two */
+  return plan_choose(arena, spec, plan->target, "");
+}
+
+static void choose_dense(struct arena *arena, struct plan *plan) {
+  const struct plan *dense = plan_dense(arena, plan);
+  plan->dense = dense->attend;
+  plan->dense.kernel.entry = "pisa_dense";
+  plan->dense_edge = dense->attend_edge;
+  plan->dense_edge.kernel.entry = "pisa_dense_edge";
 }
 
 struct plan *plan_choose(struct arena *arena, const struct spec *spec, const struct target *target,
@@ -275,12 +373,18 @@ struct plan *plan_choose(struct arena *arena, const struct spec *spec, const str
       .target = target,
       .choices = choices,
       .routed = !spec->attend.all_exact,
+      .below = !spec->attend.all_exact && spec->below.kind == BELOW_DENSE,
+      .wants_residual = ranks_by(spec, TERM_LOG_RESIDUAL),
       .rejections = ARENA_ARRAY(arena, struct rejection, MAX_REJECTIONS),
   };
   if (plan->routed) {
     choose_statistics(arena, plan);
     choose_route(plan);
   }
+  if (plan->wants_residual)
+    choose_residual(arena, plan);
   choose_attend(arena, plan);
+  if (plan->below)
+    choose_dense(arena, plan);
   return plan;
 }

@@ -106,13 +106,14 @@ struct plan_attend {
   bool linear;       /* unlisted blocks token by token to first order (taylor 1) */
   bool means;        /* mean tiles follow the exact tiles (taylor 0, hybrid) */
   bool first_order;  /* (g q) Hsum at the end (hybrid) */
-  bool second_order; /* a mean's mass counts the spread of its keys: s += q^2 . k_variance */
+  bool second_order; /* a mean's mass counts the spread of its keys: s += q^2 . k_variance; with
+                        |linear|, half the variance of a block's scores */
   bool edge;         /* any call: any n_k, lengths per sequence, a count per list, also 0 */
   bool pairs;        /* two neighbouring 64-row query blocks share a walk: what both list once, then
                         each its own (lists union); tile_q is 128, one stream */
-  bool
-      half_tile; /* exact blocks and means in units of 64 columns; an odd last one is half a tile */
-  int fma_exp2;  /* of 8 exponentials so many are polynomials, to spare the exp2 unit: 0 to 4 */
+  bool half_tile;    /* exact blocks and means in units of 64 columns; an odd last one is half a
+                        tile */
+  int fma_exp2;      /* of 8 exponentials so many are polynomials, to spare the exp2 unit: 0 to 4 */
   int q_offset, k_offset, v_offset, barrier_offset; /* shared-memory layout, bytes */
 };
 
@@ -148,6 +149,9 @@ int plan_window(const struct spec *spec);
  * in |arena|. */
 struct plan *plan_choose(struct arena *arena, const struct spec *spec, const struct target *target,
                          const char *choices);
+
+/* The shape of |plan| attended densely, whatever its route and rest. */
+struct plan *plan_dense(struct arena *arena, const struct plan *plan);
 
 /* The whole plan (`pisac emit --stage plan`), and the part that decides the code: variants with the
    same kernels text share one PTX. */

@@ -45,18 +45,65 @@ static void statistics(const struct plan_statistics *p, struct text *out) {
               yes(p->wants_trace));
 }
 
+static void residual(const struct plan_residual *p, struct text *out) {
+  kernel(&p->kernel, out);
+  text_printf(out, "  elements        %s\n", p->type == TYPE_BF16 ? "bf16" : "fp16");
+  roles(p->producer_registers, p->consumer_registers, out);
+  text_printf(out, "  block           %d rows x %d\n", p->block, p->head_dim);
+  text_printf(out, "  ring            %d stages, each a k and v block\n", p->stages);
+  text_printf(out, "  layout          ring 0, ones %d, barriers %d\n", p->ones_offset,
+              p->barrier_offset);
+}
+
+static const char *term(enum spec_term term) {
+  switch (term) {
+  case TERM_LOG_COVARIANCE:
+    return " + ln(||H_j||_F + 1e-5)";
+  case TERM_LOG_RESIDUAL:
+    return " + ln(||H_j - Hbar||_F + 1e-5)";
+  case TERM_LOG_KEY_VARIANCE:
+    return " + ln(max(tr C_j, 1e-8))";
+  case TERM_NONE:
+    break;
+  }
+  return "";
+}
+
 static void route(const struct plan_route *p, struct text *out) {
   kernel(&p->kernel, out);
   elements(p->type, p->group, out);
   text_printf(out, "  query block     %d rows, %d blocks a CTA, head_dim %d\n", p->query,
               p->rows_per_cta, p->head_dim);
   text_printf(out, "  key block       %d keys\n", p->key);
-  text_printf(out, "  score           scale * mean(q) . mean(k)%s\n",
-              p->term == TERM_LOG_COVARIANCE     ? " + ln(||H_j||_F + 1e-5)"
-              : p->term == TERM_LOG_KEY_VARIANCE ? " + ln(max(tr C_j, 1e-8))"
-                                                 : "");
+  text_printf(out, "  score           scale * mean(q) . mean(k)%s\n", term(p->term));
+  text_printf(out, "  reads           %s\n",
+              !p->threshold                      ? "the best, a number of blocks"
+              : p->variance == VARIANCE_DIAGONAL ? "above mu + threshold sigma, diagonal"
+                                                 : "above mu + threshold sigma, full");
   text_printf(out, "  window          %s\n", yes(p->wants_window));
   text_printf(out, "  sums H_j        %s\n", yes(p->reduces_h));
+  text_printf(out, "  lists           %s\n",
+              p->pairs          ? "what two neighbours share first"
+              : p->rest_follows ? "read blocks, then all others"
+                                : "read blocks, ascending");
+}
+
+static const char *rest(const struct plan_attend *p) {
+  if (p->dense)
+    return "none";
+  if (p->linear)
+    return "token by token to first order";
+  if (p->first_order)
+    return "means, then (g q) Hsum";
+  return p->means ? "means" : "dropped";
+}
+
+static const char *mass(const struct plan_attend *p) {
+  if (p->linear)
+    return p->second_order ? "sum of exp(mean s + var s / 2) (1 + s - mean s)"
+                           : "sum of exp(mean s) (1 + s - mean s)";
+  return p->second_order ? "len_j exp(scale (q . kbar_j + q^2 . k_variance_j))"
+                         : "len_j exp(scale q . kbar_j)";
 }
 
 static void attend(const struct plan_attend *p, struct text *out) {
@@ -70,17 +117,17 @@ static void attend(const struct plan_attend *p, struct text *out) {
   text_printf(out, "  layout          q %d, k %d, v %d, barriers %d\n", p->q_offset, p->k_offset,
               p->v_offset, p->barrier_offset);
   text_printf(out, "  exact           %s\n", p->dense ? "every block" : "the blocks of the list");
-  text_printf(out, "  rest            %s\n",
-              p->dense         ? "none"
-              : p->first_order ? "means, then (g q) Hsum"
-              : p->means       ? "means"
-                               : "dropped");
-  if (p->means)
-    text_printf(out, "  mass            %s\n",
-                p->second_order ? "len_j exp(scale (q . kbar_j + q^2 . k_variance_j))"
-                                : "len_j exp(scale q . kbar_j)");
+  text_printf(out, "  rest            %s\n", rest(p));
+  if (p->means || p->linear)
+    text_printf(out, "  mass            %s\n", mass(p));
+  text_printf(out, "  walk            %s%s\n",
+              p->pairs ? "two query blocks together: shared entries once, then each its own"
+                       : "each query block by itself",
+              p->half_tile ? ", an odd last block as half a tile" : "");
+  text_printf(out, "  exp2            %d of 8 as polynomials\n", p->fma_exp2);
   text_printf(out, "  edge            %s\n",
-              p->edge ? "any number of tokens and blocks" : "whole blocks, a full first tile");
+              p->edge ? "any lengths, a number of blocks for each list"
+                      : "whole blocks, as many for every list, two at least");
 }
 
 void plan_print_kernels(const struct plan *plan, struct text *out) {
@@ -88,10 +135,16 @@ void plan_print_kernels(const struct plan *plan, struct text *out) {
               plan->target->ptx_version % 10);
   if (plan->routed) {
     statistics(&plan->statistics, out);
+    if (plan->wants_residual)
+      residual(&plan->residual, out);
     route(&plan->route, out);
   }
   attend(&plan->attend, out);
   attend(&plan->attend_edge, out);
+  if (plan->below) {
+    attend(&plan->dense, out);
+    attend(&plan->dense_edge, out);
+  }
 }
 
 void plan_print(const struct plan *plan, struct text *out) {

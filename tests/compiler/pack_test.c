@@ -68,7 +68,7 @@ static void writes(struct arena *arena) {
 
   size_t manifest_size = 0, size;
   char digest[PISA_SHA256_HEX + 1], expected[PISA_SHA256_HEX + 1];
-  CHECK(sscanf(out.data, "PISA-PACK 1 %zu %64s", &manifest_size, digest) == 2);
+  CHECK(sscanf(out.data, "PISA-PACK 2 %zu %64s", &manifest_size, digest) == 2);
   const char *manifest = strchr(out.data, '\n') + 1;
   pisa_sha256_hex(manifest, manifest_size, expected);
   CHECK(strcmp(digest, expected) == 0);
@@ -78,10 +78,10 @@ static void writes(struct arena *arena) {
   CHECK(part(&out, "\npart ptx", 0, &size) == part(&out, "\npart ptx", 1, &size));
   CHECK(part_is(&out, "\npart cubin", 0, "cubin"));
   CHECK(part_is(&out, "\npart ptx", 2, "ptx of b!"));
-  CHECK(strstr(out.data,
-               "density=15/100 keep=0\nattend selected=exact rest=taylor_0 mass=zeroth_order\n"));
+  CHECK(strstr(out.data, "density=15/100 keep=0 threshold=0/1 variance=diagonal\n"
+                         "attend selected=exact rest=taylor_0 mass=zeroth_order\n"));
   CHECK(strstr(out.data, "variant 1 keep=8\nroute top_k score=mean term=none budget=keep "
-                         "density=0/1 keep=8\npart ptx"));
+                         "density=0/1 keep=8 threshold=0/1 variance=diagonal\npart ptx"));
   CHECK(strstr(out.data, "\nvalidated no\n"));
   text_fini(&out);
   code_fini(&a);
@@ -108,11 +108,14 @@ static void words(struct arena *arena) {
   struct text out;
   text_init(&out);
   pack_write(&pack, &out);
-  CHECK(strstr(out.data, "keep=8\nalways first=1\nalways window=2\nattend selected=exact "
+  CHECK(strstr(out.data, "keep=8 threshold=0/1 variance=diagonal\nalways first=1\nalways "
+                         "window=2\nattend selected=exact "
                          "rest=taylor_0 mass=zeroth_order\n"));
-  CHECK(strstr(out.data, "variant 1 two\nroute top_k score=mean term=log_key_variance budget=keep "
-                         "density=0/1 keep=8\nalways window=0\nattend selected=exact "
-                         "rest=taylor_0 mass=second_order\npart"));
+  CHECK(strstr(
+      out.data,
+      "variant 1 two\nroute top_k score=mean term=log_key_variance budget=keep "
+      "density=0/1 keep=8 threshold=0/1 variance=diagonal\nalways window=0\nattend selected=exact "
+      "rest=taylor_0 mass=second_order\npart"));
   CHECK(strstr(out.data, "variant 2 three\nalways none\nattend selected=exact rest=drop\npart"));
   text_fini(&out);
   code_fini(&code);

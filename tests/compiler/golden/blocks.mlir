@@ -9,16 +9,19 @@ module @blocks
         !pisa.tensor<"B, Hk, Nk, D", f16>)
       -> (!pisa.tensor<"B, H, NQS, D", f16>, !pisa.tensor<"B, Hk, NT, D", f16>,
         !pisa.tensor<"B, Hk, NT, D", f16>, !pisa.none, !pisa.none, !pisa.none)
-  %chosen:3 = "pisa.route"(%means#0, %means#1, %means#3, %means#4)
-      {always = [], budget = "density 15/100", query = 128 : i64, score = "mean"}
+  %chosen:5 = "pisa.route"(%means#0, %means#1, %means#3, %means#4)
+      {always = [], budget = "density 15/100", order = "ascending", query = 128 : i64,
+       score = "mean"}
       : (!pisa.tensor<"B, H, NQS, D", f16>, !pisa.tensor<"B, Hk, NT, D", f16>,
         !pisa.none, !pisa.none)
-      -> (!pisa.tensor<"B, H, NTq, k", i32>, !pisa.tensor<"B, H, NTq, NT", i1>, !pisa.none)
-  %out:2 = "pisa.attend"(%qkv#0, %qkv#1, %qkv#2, %chosen#0, %chosen#1, %means#1, %means#2, %chosen#2,
-      %means#5) {mass = "zeroth order", rest = "taylor 0"}
+      -> (!pisa.tensor<"B, H, NTq, k", i32>, !pisa.tensor<"B, H, NTq", i32>,
+        !pisa.tensor<"B, H, NTq, NT", i1>, !pisa.none, !pisa.none)
+  %out:2 = "pisa.attend"(%qkv#0, %qkv#1, %qkv#2, %chosen#0, %chosen#1, %chosen#2, %means#1, %means#2,
+      %chosen#3, %means#5, %chosen#4) {mass = "zeroth order", rest = "taylor 0", walk = "separate"}
       : (!pisa.tensor<"B, H, Nq, D", f16>, !pisa.tensor<"B, Hk, Nk, D", f16>,
         !pisa.tensor<"B, Hk, Nk, D", f16>, !pisa.tensor<"B, H, NTq, k", i32>,
-        !pisa.tensor<"B, H, NTq, NT", i1>, !pisa.tensor<"B, Hk, NT, D", f16>,
-        !pisa.tensor<"B, Hk, NT, D", f16>, !pisa.none, !pisa.none)
+        !pisa.tensor<"B, H, NTq", i32>, !pisa.tensor<"B, H, NTq, NT", i1>,
+        !pisa.tensor<"B, Hk, NT, D", f16>, !pisa.tensor<"B, Hk, NT, D", f16>,
+        !pisa.none, !pisa.none, !pisa.none)
       -> (!pisa.tensor<"B, H, Nq, D", f16>, !pisa.tensor<"B, H, Nq", f32>)
 }

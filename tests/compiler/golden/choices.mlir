@@ -11,17 +11,20 @@ module @choices
       -> (!pisa.tensor<"B, H, NQS, D", bf16>, !pisa.tensor<"B, Hk, NT, D", bf16>,
         !pisa.tensor<"B, Hk, NT, D", bf16>, !pisa.tensor<"B, Hk, NT, 8", f32>,
         !pisa.tensor<"parts, D, D", f32>, !pisa.none)
-  %chosen:3 = "pisa.route"(%means#0, %means#1, %means#3, %means#4)
-      {always = ["tokens last 1", "tokens first 512"], budget = "density 15/100", query = 128 : i64, score = "mean + log covariance"}
+  %chosen:5 = "pisa.route"(%means#0, %means#1, %means#3, %means#4)
+      {always = ["tokens last 1", "tokens first 512"], budget = "density 15/100",
+       order = "ascending", query = 128 : i64, score = "mean + log covariance"}
       : (!pisa.tensor<"B, H, NQS, D", bf16>, !pisa.tensor<"B, Hk, NT, D", bf16>,
         !pisa.tensor<"B, Hk, NT, 8", f32>, !pisa.tensor<"parts, D, D", f32>)
-      -> (!pisa.tensor<"B, H, NTq, k", i32>, !pisa.tensor<"B, H, NTq, NT", i1>,
-        !pisa.tensor<"B, Hk, D, D", bf16>)
-  %out:2 = "pisa.attend"(%qkv#0, %qkv#1, %qkv#2, %chosen#0, %chosen#1, %means#1, %means#2, %chosen#2,
-      %means#5) {mass = "zeroth order", rest = "taylor hybrid"}
+      -> (!pisa.tensor<"B, H, NTq, k", i32>, !pisa.tensor<"B, H, NTq", i32>,
+        !pisa.tensor<"B, H, NTq, NT", i1>, !pisa.tensor<"B, Hk, D, D", bf16>, !pisa.none)
+  %out:2 = "pisa.attend"(%qkv#0, %qkv#1, %qkv#2, %chosen#0, %chosen#1, %chosen#2, %means#1, %means#2,
+      %chosen#3, %means#5, %chosen#4)
+      {mass = "zeroth order", rest = "taylor hybrid", walk = "separate"}
       : (!pisa.tensor<"B, H, Nq, D", bf16>, !pisa.tensor<"B, Hk, Nk, D", bf16>,
         !pisa.tensor<"B, Hk, Nk, D", bf16>, !pisa.tensor<"B, H, NTq, k", i32>,
-        !pisa.tensor<"B, H, NTq, NT", i1>, !pisa.tensor<"B, Hk, NT, D", bf16>,
-        !pisa.tensor<"B, Hk, NT, D", bf16>, !pisa.tensor<"B, Hk, D, D", bf16>, !pisa.none)
+        !pisa.tensor<"B, H, NTq", i32>, !pisa.tensor<"B, H, NTq, NT", i1>,
+        !pisa.tensor<"B, Hk, NT, D", bf16>, !pisa.tensor<"B, Hk, NT, D", bf16>,
+        !pisa.tensor<"B, Hk, D, D", bf16>, !pisa.none, !pisa.none)
       -> (!pisa.tensor<"B, H, Nq, D", bf16>, !pisa.tensor<"B, H, Nq", f32>)
 }
