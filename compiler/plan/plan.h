@@ -150,7 +150,8 @@ int plan_window(const struct spec *spec);
 struct plan *plan_choose(struct arena *arena, const struct spec *spec, const struct target *target,
                          const char *choices);
 
-/* The shape of |plan| attended densely, whatever its route and rest. */
+/* The shape of |plan| attended densely, whatever its route and rest: in query blocks of
+   PISA_DENSE_QUERY rows (runtime/abi.def). */
 struct plan *plan_dense(struct arena *arena, const struct plan *plan);
 
 /* The whole plan (`pisac emit --stage plan`), and the part that decides the code: variants with the
