@@ -1,6 +1,6 @@
-/* budget.c: the budget of exact blocks. In: a method, n_k, and what the call asks for. Out: forced
-   block ranges and k = max(1, floor(density * NT)), computed in whole numbers so that decimals are
-   exact. k is the same for all query blocks: never less than the largest forced set of any. */
+/* budget.c: the budget of exact blocks. In: a method, a sequence's length, and what the call asks
+   for. Out: forced blocks, k = max(1, floor(density * NT)) and list counts, in whole numbers so
+   that decimals are exact. */
 #include "runtime/budget.h"
 
 #include <math.h>
@@ -49,70 +49,94 @@ struct pisa_range pisa_window_blocks(const struct pisa_method *method, int64_t n
   return method->has_window && window.begin < window.end ? window : (struct pisa_range){0, 0};
 }
 
-/* |forced| holds the ranges of the always-set, the last place is for the window. */
-struct forced {
-  const struct pisa_method *method;
-  int64_t n_q, n_k;
+int64_t pisa_forced_blocks(const struct pisa_method *method, int64_t n_k, int64_t i) {
   struct pisa_range ranges[PISA_MAX_ALWAYS + 1];
-};
+  pisa_always_blocks(method, n_k, ranges);
+  ranges[PISA_MAX_ALWAYS] = pisa_window_blocks(method, n_k, i);
+  return pisa_union_count(ranges, PISA_MAX_ALWAYS + 1);
+}
 
-/* Forced blocks of query block |i|, or of the nearest one there is. */
-static int64_t forced_count(struct forced *forced, int64_t i) {
-  int64_t last = pisa_ceil_div(forced->n_q, forced->method->query) - 1;
-  i = pisa_min(last, pisa_max(0, i));
-  forced->ranges[PISA_MAX_ALWAYS] = pisa_window_blocks(forced->method, forced->n_k, i);
-  return pisa_union_count(forced->ranges, PISA_MAX_ALWAYS + 1);
+/* Forced blocks of query block |i| of |n_q| rows, or of the nearest one there is. */
+static int64_t forced_at(const struct pisa_method *method, int64_t n_q, int64_t n_k, int64_t i) {
+  int64_t last = pisa_ceil_div(n_q, method->query) - 1;
+  return pisa_forced_blocks(method, n_k, pisa_min(last, pisa_max(0, i)));
 }
 
 /* The largest count among the query blocks whose window begins or ends nearest to block |edge|. */
-static int64_t forced_near(struct forced *forced, int64_t edge) {
-  const struct pisa_method *method = forced->method;
+static int64_t forced_near(const struct pisa_method *method, int64_t n_q, int64_t n_k,
+                           int64_t edge) {
   int64_t per_query = method->query / method->key, most = 0;
   int64_t begins = (edge + method->window) / per_query;
   int64_t ends = (edge - method->window) / per_query - 1;
   for (int64_t step = -1; step <= 1; step++) {
-    most = pisa_max(most, forced_count(forced, begins + step));
-    most = pisa_max(most, forced_count(forced, ends + step));
+    most = pisa_max(most, forced_at(method, n_q, n_k, begins + step));
+    most = pisa_max(most, forced_at(method, n_q, n_k, ends + step));
   }
   return most;
 }
 
 /* As a window moves down the diagonal, the count changes evenly but where an end of the window
    passes an end of another range or of the keys: the maximum is next to such a place. */
-static int64_t most_forced(const struct pisa_method *method, int64_t n_q, int64_t n_k) {
-  struct forced forced = {method, n_q, n_k, {{0, 0}}};
-  pisa_always_blocks(method, n_k, forced.ranges);
-  int64_t most = forced_count(&forced, 0);
+int64_t pisa_most_forced(const struct pisa_method *method, int64_t n_q, int64_t n_k) {
+  struct pisa_range always[PISA_MAX_ALWAYS];
+  int64_t most = forced_at(method, n_q, n_k, 0);
   if (!method->has_window)
     return most;
-  most = pisa_max(most, forced_count(&forced, INT64_MAX));
-  most = pisa_max(most, forced_near(&forced, 0));
-  most = pisa_max(most, forced_near(&forced, pisa_ceil_div(n_k, method->key)));
+  pisa_always_blocks(method, n_k, always);
+  most = pisa_max(most, forced_at(method, n_q, n_k, INT64_MAX));
+  most = pisa_max(most, forced_near(method, n_q, n_k, 0));
+  most = pisa_max(most, forced_near(method, n_q, n_k, pisa_ceil_div(n_k, method->key)));
   for (int a = 0; a < method->n_always; a++) {
-    most = pisa_max(most, forced_near(&forced, forced.ranges[a].begin));
-    most = pisa_max(most, forced_near(&forced, forced.ranges[a].end));
+    most = pisa_max(most, forced_near(method, n_q, n_k, always[a].begin));
+    most = pisa_max(most, forced_near(method, n_q, n_k, always[a].end));
   }
   return most;
 }
 
-/* num / den of |blocks|, rounded down; num <= den <= 10^9 and blocks < 2^33, so nothing overflows.
- */
-static int64_t share(int64_t num, int64_t den, int64_t blocks) {
-  return pisa_max(1, num * blocks / den);
+/* At least as many as are forced for any query block of any sequence of 0 to n_k keys: the last n
+   tokens may begin and end within blocks, so they touch one more than they fill. */
+static int64_t forced_bound(const struct pisa_method *method, int64_t n_k) {
+  struct pisa_range always[PISA_MAX_ALWAYS];
+  int64_t bound = method->has_window ? method->query / method->key + 2 * method->window : 0;
+  pisa_always_blocks(method, n_k, always);
+  for (int a = 0; a < method->n_always; a++) {
+    bool last = method->always[a].kind == PISA_ALWAYS_LAST;
+    bound += last ? pisa_ceil_div(pisa_min(n_k, method->always[a].end), method->key) + 1
+                  : always[a].end - always[a].begin;
+  }
+  return bound;
 }
 
-int64_t pisa_kept(const struct pisa_method *method, int64_t n_q, int64_t n_k, double density,
-                  int64_t keep) {
-  int64_t blocks = pisa_ceil_div(n_k, method->key), kept;
-  if (method->dense)
-    return blocks;
+struct pisa_quota pisa_quota(const struct pisa_method *method, double density, int64_t keep) {
   if (keep > 0)
-    kept = keep;
-  else if (density > 0)
-    kept = share((int64_t)llround(density * (double)billion), billion, blocks);
-  else if (method->budget == PISA_BUDGET_KEEP)
-    kept = method->keep;
-  else
-    kept = share(method->density_num, method->density_den, blocks);
-  return pisa_min(blocks, pisa_max(kept, most_forced(method, n_q, n_k)));
+    return (struct pisa_quota){0, 1, keep};
+  if (density > 0) { /* less than the last decimal is one block */
+    int64_t num = llround(density * (double)billion);
+    return num > 0 ? (struct pisa_quota){num, billion, 0} : (struct pisa_quota){0, 1, 1};
+  }
+  if (method->budget == PISA_BUDGET_DENSITY)
+    return (struct pisa_quota){method->density_num, method->density_den, 0};
+  return (struct pisa_quota){0, 1, method->budget == PISA_BUDGET_KEEP ? method->keep : 0};
+}
+
+/* num <= den <= 10^9 and NT < 2^33, so nothing overflows. */
+int64_t pisa_quota_blocks(const struct pisa_quota *quota, int64_t blocks) {
+  int64_t k = quota->num ? pisa_max(1, quota->num * blocks / quota->den) : quota->keep;
+  return pisa_min(blocks, k);
+}
+
+int64_t pisa_list_count(const struct pisa_method *method, const struct pisa_quota *quota,
+                        int64_t n_k, int64_t i) {
+  int64_t blocks = pisa_ceil_div(n_k, method->key);
+  return pisa_min(blocks,
+                  pisa_max(pisa_quota_blocks(quota, blocks), pisa_forced_blocks(method, n_k, i)));
+}
+
+int64_t pisa_kept(const struct pisa_method *method, const struct pisa_quota *quota, int64_t n_q,
+                  int64_t n_k, bool any_length) {
+  int64_t blocks = pisa_ceil_div(n_k, method->key);
+  if (method->dense || method->budget == PISA_BUDGET_THRESHOLD)
+    return blocks;
+  int64_t forced = any_length ? forced_bound(method, n_k) : pisa_most_forced(method, n_q, n_k);
+  return pisa_min(blocks, pisa_max(pisa_quota_blocks(quota, blocks), forced));
 }

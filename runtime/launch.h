@@ -6,19 +6,20 @@
 
 enum { /* kernels of a call, in their order on the stream */
        PISA_LAUNCH_STATISTICS = 1,
-       PISA_LAUNCH_ROUTE = 2,
-       PISA_LAUNCH_ATTEND = 4, /* attend or attend_edge, as the shape asks */
-       PISA_LAUNCH_ALL = 7
+       PISA_LAUNCH_RESIDUAL = 2, /* log residual alone */
+       PISA_LAUNCH_ROUTE = 4,
+       PISA_LAUNCH_ATTEND = 8, /* pisa_attend_kernel */
+       PISA_LAUNCH_ALL = 15
 };
 
 /* pisa_launch with only the kernels whose bit is set in |kernels|; the workspace must hold what the
-   left-out ones would have written. A dense module has only the attend kernel. */
+   left-out ones would have written. A dense call has only the last one. */
 pisa_status pisa_launch_some(const pisa_module *module, const pisa_attention *call, void *workspace,
                              size_t workspace_bytes, void *stream, unsigned kernels,
                              pisa_error *error);
 
-/* Which of attend and attend_edge serves the shape: attend needs whole blocks and a full first
- * tile. */
+/* Which of attend, attend_edge, dense and dense_edge serves the call: the plain ones need whole
+   blocks, the same number in every list, and a full first tile. */
 enum pisa_kernel_id pisa_attend_kernel(const struct pisa_method *method,
                                        const struct pisa_shape *shape);
 

@@ -39,11 +39,11 @@ static pisa_status check_count(int64_t heads, const char *what, int64_t blocks, 
 }
 
 /* Kernels count items, and (head, block) pairs times CTAs, in 32-bit integers. */
-static pisa_status check_counts(const struct pisa_method *method, const struct pisa_shape *shape,
-                                const struct pisa_limits *limits, pisa_error *error) {
+static pisa_status check_counts(const struct pisa_shape *shape, const struct pisa_limits *limits,
+                                pisa_error *error) {
   pisa_status status =
       check_count(shape->bh, "heads * query blocks", shape->nt_q, INT32_MAX, error);
-  if (status || method->dense)
+  if (status || shape->dense)
     return status;
   return check_count(shape->bh_k, "kv_heads * blocks", shape->vb, INT32_MAX / limits->sm_count,
                      error);
@@ -51,8 +51,8 @@ static pisa_status check_counts(const struct pisa_method *method, const struct p
 
 pisa_status pisa_limits_sizes(const struct pisa_method *method, const struct pisa_shape *shape,
                               const struct pisa_limits *limits, pisa_error *error) {
-  pisa_status status = method->dense ? PISA_OK : check_route(method, shape, limits, error);
-  return status ? status : check_counts(method, shape, limits, error);
+  pisa_status status = shape->dense ? PISA_OK : check_route(method, shape, limits, error);
+  return status ? status : check_counts(shape, limits, error);
 }
 
 static pisa_status check_strides(const char *name, const pisa_tensor *tensor,

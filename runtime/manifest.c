@@ -6,25 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/lines.h"
+#include "runtime/manifest_method.h"
 
 const char *const pisa_kernel_names[PISA_N_KERNELS] = {
     "statistics", "residual", "route", "attend", "attend_edge", "dense", "dense_edge"};
 
 enum {
-  MAX_HEADS = 1 << 16,
   MAX_VARIANTS = 4096,
-  MAX_SMEM = 227 * 1024, /* dynamic shared memory of one CTA on sm_90 */
-  MAX_DENOMINATOR = 1000000000,
-  MAX_TOKENS = 1 << 30
+  MAX_SMEM = 227 * 1024 /* dynamic shared memory of one CTA on sm_90 */
 };
 static const int64_t max_part_bytes = INT64_C(1) << 32;
-
-/* A variant while its lines are read. */
-struct draft {
-  struct pisa_method method;
-  bool routed;
-};
 
 static bool read_text(struct pisa_lines *lines, const char *key, const char **out) {
   if (!pisa_lines_expect(lines, key))
@@ -47,184 +38,8 @@ static bool read_count(struct pisa_lines *lines, const char *key, int64_t low, i
   return true;
 }
 
-static bool read_shape(struct pisa_lines *lines, struct pisa_method *m) {
-  static const char *const types[] = {"bf16", "fp16"};
-  static const char *const masks[] = {"none", "causal"};
-  int type, mask;
-  if (!pisa_lines_expect(lines, "shape") || !pisa_lines_split(lines, 5) ||
-      !pisa_lines_int(lines, "heads", 1, MAX_HEADS, &m->heads) ||
-      !pisa_lines_int(lines, "kv_heads", 1, MAX_HEADS, &m->kv_heads) ||
-      !pisa_lines_int(lines, "head_dim", 1, 256, &m->head_dim) ||
-      !pisa_lines_word(lines, "type", types, 2, &type) ||
-      !pisa_lines_word(lines, "mask", masks, 2, &mask))
-    return false;
-  if (m->heads % m->kv_heads)
-    return pisa_lines_fail(lines, "heads=%d is not a multiple of kv_heads=%d", m->heads,
-                           m->kv_heads);
-  if (m->head_dim != 64 && m->head_dim != 96 && m->head_dim != 128 && m->head_dim != 256)
-    return pisa_lines_fail(lines, "head_dim is %d, must be 64, 96, 128 or 256", m->head_dim);
-  m->type = (pisa_type)type;
-  m->mask = (enum pisa_mask)mask;
-  pisa_lines_next(lines);
-  return true;
-}
-
-static bool read_block_size(struct pisa_lines *lines, const char *name, int *out) {
-  if (!pisa_lines_int(lines, name, 1, 128, out))
-    return false;
-  if (*out != 64 && *out != 128)
-    return pisa_lines_fail(lines, "%s is %d, must be 64 or 128", name, *out);
-  return true;
-}
-
-static bool read_blocks(struct pisa_lines *lines, struct pisa_method *m) {
-  if (!pisa_lines_expect(lines, "blocks") || !pisa_lines_split(lines, 2) ||
-      !read_block_size(lines, "query", &m->query) || !read_block_size(lines, "key", &m->key))
-    return false;
-  if (m->query < m->key)
-    return pisa_lines_fail(lines, "query is %d, must not be less than key, %d", m->query, m->key);
-  pisa_lines_next(lines);
-  return true;
-}
-
-/* "15/100": the denominator is a power of ten. */
-static bool read_density(struct pisa_lines *lines, struct pisa_method *m) {
-  char *text = pisa_lines_value(lines, "density");
-  if (!text)
-    return false;
-  char *slash = strchr(text, '/');
-  if (!slash)
-    return pisa_lines_fail(lines, "density is '%.40s', must be written num/den", text);
-  *slash = '\0';
-  if (!pisa_lines_parse(lines, "den of density", slash + 1, 1, MAX_DENOMINATOR, &m->density_den) ||
-      !pisa_lines_parse(lines, "num of density", text, 0, m->density_den, &m->density_num))
-    return false;
-  for (int64_t power = m->density_den; power > 1; power /= 10)
-    if (power % 10)
-      return pisa_lines_fail(lines, "den of density must be a power of ten");
-  return true;
-}
-
-static bool read_top_k(struct pisa_lines *lines, struct pisa_method *m) {
-  static const char *const scores[] = {"mean"};
-  static const char *const terms[] = {"none", "log_covariance", "log_key_variance"};
-  static const char *const budgets[] = {"density", "keep"};
-  int score, term, budget;
-  if (!pisa_lines_split(lines, 6) || !pisa_lines_word(lines, "score", scores, 1, &score) ||
-      !pisa_lines_word(lines, "term", terms, 3, &term) ||
-      !pisa_lines_word(lines, "budget", budgets, 2, &budget) || !read_density(lines, m) ||
-      !pisa_lines_number(lines, "keep", 0, MAX_TOKENS, &m->keep))
-    return false;
-  if (strcmp(lines->fields[0], "top_k"))
-    return pisa_lines_fail(lines, "route '%.40s' is not known", lines->fields[0]);
-  m->score = (enum pisa_score)score;
-  m->term = (enum pisa_term)term;
-  m->budget = (enum pisa_budget)budget;
-  if (m->budget == PISA_BUDGET_DENSITY ? m->density_num == 0 || m->keep != 0
-                                       : m->keep == 0 || m->density_num != 0)
-    return pisa_lines_fail(lines, "the budget must be positive and the other one 0");
-  return true;
-}
-
-static bool read_route(struct pisa_lines *lines, struct draft *draft) {
-  if (!pisa_lines_expect(lines, "route"))
-    return false;
-  draft->routed = strcmp(lines->rest, "none") != 0;
-  if (draft->routed && !read_top_k(lines, &draft->method))
-    return false;
-  pisa_lines_next(lines);
-  return true;
-}
-
-static bool read_window(struct pisa_lines *lines, struct pisa_method *m) {
-  if (m->has_window)
-    return pisa_lines_fail(lines, "'always window' is given twice");
-  m->has_window = true;
-  return pisa_lines_split(lines, 1) &&
-         pisa_lines_number(lines, "window", 0, MAX_TOKENS, &m->window);
-}
-
-static bool read_always_entry(struct pisa_lines *lines, struct pisa_method *m) {
-  if (!strncmp(lines->rest, "window=", 7))
-    return read_window(lines, m);
-  if (m->n_always == PISA_MAX_ALWAYS)
-    return pisa_lines_fail(lines, "there are more than %d 'always' lines", PISA_MAX_ALWAYS);
-  struct pisa_always *always = &m->always[m->n_always++];
-  *always = (struct pisa_always){.kind = PISA_ALWAYS_RANGE};
-  if (!pisa_lines_split(lines, 1))
-    return false;
-  char *field = lines->fields[0];
-  if (!strncmp(field, "first=", 6) || !strncmp(field, "last=", 5)) {
-    always->kind = *field == 'f' ? PISA_ALWAYS_FIRST : PISA_ALWAYS_LAST;
-    return pisa_lines_parse(lines, "always", strchr(field, '=') + 1, 1, MAX_TOKENS, &always->end);
-  }
-  char *dots = strstr(field, "..");
-  if (strncmp(field, "range=", 6) || !dots)
-    return pisa_lines_fail(lines, "'%.40s' is none of first=n, last=n, range=a..b, window=n",
-                           field);
-  *dots = '\0';
-  return pisa_lines_parse(lines, "begin of always", field + 6, 0, MAX_TOKENS, &always->begin) &&
-         pisa_lines_parse(lines, "end of always", dots + 2, always->begin + 1, MAX_TOKENS,
-                          &always->end);
-}
-
-/* The 'always' lines here replace those read before; 'always none' replaces them by nothing. */
-static bool read_always(struct pisa_lines *lines, struct pisa_method *m) {
-  if (pisa_lines_at(lines, "always")) {
-    m->n_always = 0;
-    m->has_window = false;
-    m->window = 0;
-  }
-  if (pisa_lines_at(lines, "always") && !strcmp(lines->rest, "none")) {
-    pisa_lines_next(lines);
-    return true;
-  }
-  while (pisa_lines_at(lines, "always")) {
-    if (!read_always_entry(lines, m))
-      return false;
-    pisa_lines_next(lines);
-  }
-  return true;
-}
-
-/* "selected=exact rest=taylor_0 mass=zeroth_order"; dropped blocks have no mass. */
-static bool read_rest(struct pisa_lines *lines, struct pisa_method *m) {
-  static const char *const tails[] = {"drop", "taylor_0", "taylor_hybrid"};
-  static const char *const masses[] = {"zeroth_order", "second_order"};
-  static const char *const exact[] = {"exact"};
-  bool drop = strstr(lines->rest, "rest=drop") != NULL;
-  int tail, mass = PISA_MASS_ZEROTH_ORDER, ignored;
-  if (!pisa_lines_split(lines, drop ? 2 : 3) ||
-      !pisa_lines_word(lines, "selected", exact, 1, &ignored) ||
-      !pisa_lines_word(lines, "rest", tails, 3, &tail) ||
-      (!drop && !pisa_lines_word(lines, "mass", masses, 2, &mass)))
-    return false;
-  m->tail = (enum pisa_tail)tail;
-  m->mass = (enum pisa_mass)mass;
-  return true;
-}
-
-static bool read_attend(struct pisa_lines *lines, struct pisa_method *m) {
-  if (!pisa_lines_expect(lines, "attend"))
-    return false;
-  m->dense = !strcmp(lines->rest, "all=exact");
-  m->tail = PISA_TAIL_DROP;
-  m->mass = PISA_MASS_ZEROTH_ORDER;
-  if (!m->dense && !read_rest(lines, m))
-    return false;
-  pisa_lines_next(lines);
-  return true;
-}
-
-static bool check_method(struct pisa_lines *lines, const struct draft *draft) {
-  if (draft->routed == draft->method.dense)
-    return pisa_lines_fail(lines, "'route none' and 'attend all=exact' belong together");
-  if (draft->method.dense && (draft->method.n_always || draft->method.has_window))
-    return pisa_lines_fail(lines, "'always' without a route");
-  return true;
-}
-
-static bool read_base(struct pisa_lines *lines, struct pisa_manifest *out, struct draft *draft) {
+static bool read_base(struct pisa_lines *lines, struct pisa_manifest *out,
+                      struct pisa_draft *draft) {
   static const char *const yes_no[] = {"no", "yes"};
   const char *method = "", *validated = "";
   if (!read_text(lines, "name", &out->name) || !read_text(lines, "compiler", &out->compiler) ||
@@ -235,11 +50,7 @@ static bool read_base(struct pisa_lines *lines, struct pisa_manifest *out, struc
     return false;
   if (strcmp(method, "piecewise"))
     return pisa_lines_fail(lines, "method '%.40s' is not known", method);
-  draft->method.family = PISA_PIECEWISE;
-  if (!read_shape(lines, &draft->method) || !read_blocks(lines, &draft->method) ||
-      !read_route(lines, draft) || !read_always(lines, &draft->method) ||
-      !read_attend(lines, &draft->method) || !check_method(lines, draft) ||
-      !read_text(lines, "validated", &validated))
+  if (!pisa_method_read(lines, draft) || !read_text(lines, "validated", &validated))
     return false;
   out->validated = !strcmp(validated, yes_no[1]);
   if (!out->validated && strcmp(validated, yes_no[0]))
@@ -340,7 +151,7 @@ static bool read_kernels(struct pisa_lines *lines, struct pisa_variant *variant)
   return true;
 }
 
-static bool read_variant(struct pisa_lines *lines, int index, struct draft draft,
+static bool read_variant(struct pisa_lines *lines, int index, struct pisa_draft draft,
                          struct pisa_variant *out) {
   if (!pisa_lines_expect(lines, "variant"))
     return false;
@@ -352,11 +163,7 @@ static bool read_variant(struct pisa_lines *lines, int index, struct draft draft
   if (!pisa_lines_parse(lines, "variant number", lines->rest, index, index, &ignored))
     return false;
   pisa_lines_next(lines);
-  if ((pisa_lines_at(lines, "blocks") && !read_blocks(lines, &draft.method)) ||
-      (pisa_lines_at(lines, "route") && !read_route(lines, &draft)) ||
-      !read_always(lines, &draft.method) ||
-      (pisa_lines_at(lines, "attend") && !read_attend(lines, &draft.method)) ||
-      !check_method(lines, &draft))
+  if (!pisa_method_read_changes(lines, &draft))
     return false;
   out->method = draft.method;
   return read_part(lines, "ptx", &out->ptx) &&
@@ -365,7 +172,7 @@ static bool read_variant(struct pisa_lines *lines, int index, struct draft draft
 }
 
 static bool read_manifest(struct pisa_lines *lines, struct pisa_manifest *out) {
-  struct draft base = {.routed = false};
+  struct pisa_draft base = {.routed = false};
   if (!read_base(lines, out, &base))
     return false;
   out->variants = calloc((size_t)out->n_variants, sizeof *out->variants);

@@ -45,9 +45,13 @@ static pisa_status read_header(const char *bytes, size_t size, struct header *ou
     return pisa_fail(error, PISA_CORRUPT, "the header line of the pack is damaged");
   if (abi > PISA_ABI)
     return pisa_fail(error, PISA_CORRUPT,
-                     "the pack has ABI %" PRId64
-                     ", this library (%s) reads up to %d: update libpisa",
+                     "the pack has ABI %" PRId64 ", this library (%s) reads %d: update libpisa",
                      abi, PISA_VERSION, PISA_ABI);
+  if (abi < PISA_ABI)
+    return pisa_fail(error, PISA_UNSUPPORTED,
+                     "the pack has ABI %" PRId64
+                     ", older than the %d that this library (%s) reads: rebuild it",
+                     abi, PISA_ABI, PISA_VERSION);
   if (!read_number(&at, stop, &manifest_bytes) || manifest_bytes < 1 ||
       stop - at != PISA_SHA256_HEX)
     return pisa_fail(error, PISA_CORRUPT, "the header line of the pack is damaged");

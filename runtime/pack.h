@@ -7,7 +7,7 @@
 
 #include "runtime/manifest.h"
 
-enum { PISA_ABI = 1 }; /* the newest pack this library reads */
+enum { PISA_ABI = 2 }; /* of the packs that this library reads */
 
 struct pisa_pack {
   struct pisa_manifest manifest;

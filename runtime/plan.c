@@ -19,12 +19,15 @@ pisa_status pisa_kept_blocks(const pisa_pack *pack, int variant, const pisa_atte
   pisa_clear(error);
   const struct pisa_variant *chosen = NULL;
   struct pisa_shape shape;
+  pisa_attention full;
   pisa_status status = pisa_pack_variant(pack, variant, &chosen, error);
   if (status)
     return status;
   if (!out)
     return pisa_fail(error, PISA_INVALID_ARGUMENT, "out is NULL");
-  status = pisa_shape_sizes(&chosen->method, call, &shape, error);
+  status = pisa_call_read(call, &full, error);
+  if (!status)
+    status = pisa_shape_sizes(&chosen->method, &full, &shape, error);
   if (!status)
     *out = shape.kept;
   return status;
@@ -35,11 +38,14 @@ pisa_status pisa_workspace_size(const pisa_module *module, const pisa_attention 
   pisa_clear(error);
   struct pisa_shape shape;
   struct pisa_workspace workspace;
+  pisa_attention full;
   if (!module)
     return pisa_fail(error, PISA_INVALID_ARGUMENT, "module is NULL");
   if (!out_bytes)
     return pisa_fail(error, PISA_INVALID_ARGUMENT, "out_bytes is NULL");
-  pisa_status status = pisa_module_plan(module, call, &shape, &workspace, error);
+  pisa_status status = pisa_call_read(call, &full, error);
+  if (!status)
+    status = pisa_module_plan(module, &full, &shape, &workspace, error);
   if (!status)
     *out_bytes = workspace.bytes;
   return status;

@@ -11,13 +11,14 @@
 
 enum { MAX_STRUCT_SIZE = 4096 };
 
-/* A caller built against a newer pisa.h may pass a longer struct, if what we do not know is zero.
- */
-static pisa_status check_struct(const pisa_attention *call, pisa_error *error) {
+/* The struct as it was before k_lengths is still taken. A caller built against a newer pisa.h may
+   pass a longer one, if what we do not know is zero. */
+pisa_status pisa_call_read(const pisa_attention *call, pisa_attention *out, pisa_error *error) {
+  const size_t first_size = offsetof(pisa_attention, k_lengths);
   if (!call)
     return pisa_fail(error, PISA_INVALID_ARGUMENT, "call is NULL");
   size_t size = call->struct_size;
-  if (size < sizeof *call || size > MAX_STRUCT_SIZE)
+  if ((size < sizeof *call && size != first_size) || size > MAX_STRUCT_SIZE)
     return pisa_fail(error, PISA_INVALID_ARGUMENT,
                      "struct_size is %zu, must be sizeof(pisa_attention) = %zu", size,
                      sizeof *call);
@@ -28,6 +29,9 @@ static pisa_status check_struct(const pisa_attention *call, pisa_error *error) {
           error, PISA_UNSUPPORTED,
           "byte %zu of the call is set, which libpisa %s does not know: update libpisa", i,
           PISA_VERSION);
+  *out = (pisa_attention){0};
+  memcpy(out, call, size < sizeof *out ? size : sizeof *out);
+  out->struct_size = sizeof *out;
   return PISA_OK;
 }
 
@@ -70,41 +74,93 @@ static pisa_status check_budget(const struct pisa_method *method, const pisa_att
                      call->keep);
   if (call->keep > 0 && call->density > 0)
     return pisa_fail(error, PISA_INVALID_ARGUMENT, "density and keep are both set: choose one");
-  if (method->dense && (call->keep > 0 || call->density > 0))
+  if (call->keep == 0 && call->density <= 0)
+    return PISA_OK;
+  const char *set = call->keep > 0 ? "keep" : "density";
+  if (method->dense)
     return pisa_fail(error, PISA_INVALID_ARGUMENT,
-                     "%s is set, but the pack is dense: it reads every block exactly",
-                     call->keep > 0 ? "keep" : "density");
-  if (!(call->scale >= 0) || isinf(call->scale))
+                     "%s is set, but the pack is dense: it reads every block exactly", set);
+  if (method->budget == PISA_BUDGET_THRESHOLD)
     return pisa_fail(error, PISA_INVALID_ARGUMENT,
-                     "scale is %g, must be positive and finite, or 0 for 1/sqrt(D)",
-                     (double)call->scale);
+                     "%s is set, but the pack's budget is a threshold", set);
+  if (call->lists)
+    return pisa_fail(error, PISA_INVALID_ARGUMENT, "%s is set, but lists say what is read", set);
   return PISA_OK;
+}
+
+static pisa_status check_scale(const pisa_attention *call, pisa_error *error) {
+  if (call->scale >= 0 && !isinf(call->scale)) /* NaN is not >= 0 */
+    return PISA_OK;
+  return pisa_fail(error, PISA_INVALID_ARGUMENT,
+                   "scale is %g, must be positive and finite, or 0 for 1/sqrt(D)",
+                   (double)call->scale);
+}
+
+static pisa_status check_lists(const struct pisa_method *method, const pisa_attention *call,
+                               const struct pisa_shape *shape, pisa_error *error) {
+  if (!call->lists && call->n_listed == 0)
+    return PISA_OK;
+  if (!call->lists)
+    return pisa_fail(error, PISA_INVALID_ARGUMENT,
+                     "n_listed is %" PRId64 ", but lists is NULL: it must be 0", call->n_listed);
+  if (method->dense)
+    return pisa_fail(error, PISA_INVALID_ARGUMENT,
+                     "lists must be NULL: the pack is dense, it reads every block exactly");
+  if (shape->dense)
+    return pisa_fail(error, PISA_INVALID_ARGUMENT,
+                     "lists must be NULL: below %" PRId64
+                     " tokens this pack reads every block exactly, n_k is %" PRId64,
+                     method->dense_below, call->n_k);
+  return check_range("n_listed", call->n_listed, shape->nt, error);
+}
+
+static struct pisa_shape derive(const struct pisa_method *method, const pisa_attention *call) {
+  struct pisa_shape s = {.batch = call->batch,
+                         .heads = call->heads,
+                         .kv_heads = call->kv_heads,
+                         .n_q = call->n_q,
+                         .n_k = call->n_k,
+                         .bh = call->batch * call->heads,
+                         .bh_k = call->batch * call->kv_heads,
+                         .nt = pisa_ceil_div(call->n_k, method->key),
+                         .nt_q = pisa_ceil_div(call->n_q, method->query),
+                         .nq_s = pisa_ceil_div(call->n_q, method->key),
+                         .dense = method->dense || call->n_k < method->dense_below,
+                         .quota = pisa_quota(method, call->density, call->keep)};
+  s.vb = pisa_max(s.nt, pisa_method_group(method) * s.nq_s);
+  pisa_always_blocks(method, call->n_k, s.always);
+  s.scale = call->scale > 0 ? call->scale : (float)(1 / sqrt(method->head_dim));
+  return s;
+}
+
+/* How long lists are. */
+static void derive_lists(const struct pisa_method *method, const pisa_attention *call,
+                         struct pisa_shape *s) {
+  if (s->dense || call->lists) {
+    s->k = s->kept = s->dense ? s->nt : call->n_listed;
+    s->uniform = s->dense && !call->k_lengths;
+    return;
+  }
+  s->k = pisa_quota_blocks(&s->quota, s->nt);
+  s->kept = pisa_kept(method, &s->quota, s->n_q, s->n_k, call->k_lengths != NULL);
+  s->uniform = !call->k_lengths && s->kept == s->k;
 }
 
 pisa_status pisa_shape_sizes(const struct pisa_method *method, const pisa_attention *call,
                              struct pisa_shape *out, pisa_error *error) {
-  pisa_status status = check_struct(call, error);
-  if (!status)
-    status = check_sizes(method, call, error);
+  pisa_status status = check_sizes(method, call, error);
   if (!status)
     status = check_budget(method, call, error);
+  if (!status)
+    status = check_scale(call, error);
   if (status)
     return status;
-  *out = (struct pisa_shape){
-      .batch = call->batch,
-      .heads = call->heads,
-      .kv_heads = call->kv_heads,
-      .n_q = call->n_q,
-      .n_k = call->n_k,
-      .bh = call->batch * call->heads,
-      .bh_k = call->batch * call->kv_heads,
-      .nt = pisa_ceil_div(call->n_k, method->key),
-      .nt_q = pisa_ceil_div(call->n_q, method->query),
-      .nq_s = pisa_ceil_div(call->n_q, method->key),
-      .kept = pisa_kept(method, call->n_q, call->n_k, call->density, call->keep)};
-  out->vb = pisa_max(out->nt, pisa_method_group(method) * out->nq_s);
-  pisa_always_blocks(method, call->n_k, out->always);
-  out->scale = call->scale > 0 ? call->scale : (float)(1 / sqrt(method->head_dim));
+  struct pisa_shape shape = derive(method, call);
+  status = check_lists(method, call, &shape, error);
+  if (status)
+    return status;
+  derive_lists(method, call, &shape);
+  *out = shape;
   return PISA_OK;
 }
 

@@ -3,6 +3,7 @@
 #ifndef PISA_RUNTIME_SHAPE_H
 #define PISA_RUNTIME_SHAPE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,12 +21,21 @@ struct pisa_shape { /* valid by construction */
   int64_t nt_q; /* NTq = ceil(n_q / query) */
   int64_t nq_s; /* NQS = ceil(n_q / key): sub-blocks, of which a query block has query / key */
   int64_t vb;   /* VB = max(NT, G * NQS): blocks of a kv head that the statistics kernel walks */
-  int64_t kept; /* blocks per list; NT when dense */
-  struct pisa_range always[PISA_MAX_ALWAYS];
-  float scale; /* multiplies q.k; 1/sqrt(D) is filled in */
+  bool dense;   /* every block is read exactly: the method is dense, or n_k is below dense_below */
+  struct pisa_quota quota; /* blocks to read in a sequence; unused when dense or with |lists| */
+  int64_t k;               /* of a sequence of n_k keys; NT when dense, n_listed with |lists| */
+  int64_t kept;            /* most entries of a list: the extent of |blocks|; NT when dense */
+  bool uniform;            /* every list has exactly k entries */
+  struct pisa_range always[PISA_MAX_ALWAYS]; /* forced blocks of a sequence of n_k keys */
+  float scale;                               /* multiplies q.k; 1/sqrt(D) is filled in */
 };
 
-/* Checks struct_size, sizes, density, keep and scale; pointers and strides are not looked at. */
+/* Checks struct_size and copies |call|: what a caller built against an older pisa.h does not have
+   is zero. All functions below take a complete call. */
+pisa_status pisa_call_read(const pisa_attention *call, pisa_attention *out, pisa_error *error);
+
+/* Checks sizes, density, keep, scale and n_listed; k_lengths and lists are tested for NULL, other
+   pointers and strides are not looked at. */
 pisa_status pisa_shape_sizes(const struct pisa_method *method, const pisa_attention *call,
                              struct pisa_shape *out, pisa_error *error);
 

@@ -27,7 +27,7 @@ struct region { /* bytes [begin, end) of an argument */
   bool is_written;
 };
 
-enum { MAX_REGIONS = 7 }; /* q, k, v, o, lse, blocks, workspace */
+enum { MAX_REGIONS = 9 }; /* q, k, v, o, lse, blocks, k_lengths, lists, workspace */
 struct regions {
   struct region list[MAX_REGIONS];
   int n;
@@ -129,9 +129,9 @@ static pisa_status check_tensor(const struct array *a, struct regions *regions, 
              : add_region(regions, a->name, a->tensor->data, (uint64_t)bytes, a->is_output, error);
 }
 
-/* A contiguous output of 4-byte elements, |rows| x |columns|; NULL is allowed. */
-static pisa_status check_output(const char *name, const void *data, int64_t rows, int64_t columns,
-                                struct regions *regions, pisa_error *error) {
+/* A contiguous array of 4-byte elements, |rows| x |columns|; NULL is allowed. */
+static pisa_status check_words(const char *name, const void *data, int64_t rows, int64_t columns,
+                               bool is_written, struct regions *regions, pisa_error *error) {
   int64_t count, bytes;
   if (!data)
     return PISA_OK;
@@ -140,7 +140,7 @@ static pisa_status check_output(const char *name, const void *data, int64_t rows
     return status;
   if (!pisa_multiply(rows, columns, &count) || !pisa_multiply(count, 4, &bytes))
     return pisa_fail(error, PISA_INVALID_ARGUMENT, "%s reaches beyond the address space", name);
-  return add_region(regions, name, data, (uint64_t)bytes, true, error);
+  return add_region(regions, name, data, (uint64_t)bytes, is_written, error);
 }
 
 static pisa_status check_overlaps(const struct regions *regions, pisa_error *error) {
@@ -156,17 +156,36 @@ static pisa_status check_overlaps(const struct regions *regions, pisa_error *err
   return PISA_OK;
 }
 
-static pisa_status check_outputs(const struct pisa_method *method, const pisa_attention *call,
-                                 const struct pisa_shape *s, struct regions *regions,
-                                 pisa_error *error) {
+static pisa_status check_blocks(const struct pisa_method *method, const pisa_attention *call,
+                                const struct pisa_shape *s, struct regions *regions,
+                                pisa_error *error) {
   int64_t entries = 0;
   if (call->blocks && method->dense)
     return pisa_fail(error, PISA_INVALID_ARGUMENT,
                      "blocks must be NULL: the pack is dense and has no block lists");
+  if (call->blocks && s->dense)
+    return pisa_fail(error, PISA_INVALID_ARGUMENT,
+                     "blocks must be NULL: below %" PRId64
+                     " tokens this pack makes no block lists, n_k is %" PRId64,
+                     method->dense_below, s->n_k);
   if (call->blocks && !pisa_multiply(s->nt_q, s->kept, &entries))
     return pisa_fail(error, PISA_INVALID_ARGUMENT, "blocks reaches beyond the address space");
-  pisa_status status = check_output("lse", call->lse, s->bh, s->n_q, regions, error);
-  return status ? status : check_output("blocks", call->blocks, s->bh, entries, regions, error);
+  return check_words("blocks", call->blocks, s->bh, entries, true, regions, error);
+}
+
+/* The arrays of 4-byte elements: lse, blocks, k_lengths, lists. */
+static pisa_status check_small(const struct pisa_method *method, const pisa_attention *call,
+                               const struct pisa_shape *s, struct regions *regions,
+                               pisa_error *error) {
+  int64_t entries = 0;
+  pisa_status status = check_words("lse", call->lse, s->bh, s->n_q, true, regions, error);
+  if (!status)
+    status = check_blocks(method, call, s, regions, error);
+  if (!status)
+    status = check_words("k_lengths", call->k_lengths, s->batch, 1, false, regions, error);
+  if (!status && call->lists && !pisa_multiply(s->nt_q, call->n_listed, &entries))
+    return pisa_fail(error, PISA_INVALID_ARGUMENT, "lists reaches beyond the address space");
+  return status ? status : check_words("lists", call->lists, s->bh, entries, false, regions, error);
 }
 
 pisa_status pisa_shape_tensors(const struct pisa_method *method, const pisa_attention *call,
@@ -184,7 +203,7 @@ pisa_status pisa_shape_tensors(const struct pisa_method *method, const pisa_atte
   for (int i = 0; i < 4 && !status; i++)
     status = check_tensor(&arrays[i], &regions, error);
   if (!status)
-    status = check_outputs(method, call, s, &regions, error);
+    status = check_small(method, call, s, &regions, error);
   if (!status && workspace)
     status = check_data("workspace", "", workspace, WORKSPACE_ALIGN, error);
   if (!status && workspace)

@@ -36,8 +36,9 @@ static bool add_parts(const struct pisa_method *method, const struct pisa_shape 
   const int64_t v_rows = pisa_wants_v_mean(method) ? means : 0;
   const int64_t variance_rows = pisa_wants_k_variance(method) ? means : 0;
   const int64_t norm_rows = pisa_wants_block_norm(method) ? means : 0;
-  const int64_t part_slots = pisa_wants_h_sum(method) ? s->bh_k + ws->stat_ctas - 1 : 0;
+  const int64_t part_slots = pisa_wants_h_part(method) ? s->bh_k + ws->stat_ctas - 1 : 0;
   const int64_t sum_slots = pisa_wants_h_sum(method) ? s->bh_k : 0;
+  const int64_t pairs = method->union_lists ? s->bh * pisa_ceil_div(s->nt_q, 2) : 0;
   const int64_t list_rows = s->bh * s->nt_q; /* fits: limits.h */
   return add_part(ws, PISA_WORKSPACE_Q_MEAN, s->bh * s->nq_s, d, 2) &&
          add_part(ws, PISA_WORKSPACE_K_MEAN, means, d, 2) &&
@@ -47,18 +48,25 @@ static bool add_parts(const struct pisa_method *method, const struct pisa_shape 
          add_part(ws, PISA_WORKSPACE_H_SUM, sum_slots, d * d, 2) &&
          add_part(ws, PISA_WORKSPACE_K_VARIANCE, variance_rows, d, 2) &&
          add_part(ws, PISA_WORKSPACE_LISTS, list_rows, ws->list_stride, 4) &&
-         add_part(ws, PISA_WORKSPACE_MASKS, list_rows, ws->mask_words, 4);
+         add_part(ws, PISA_WORKSPACE_MASKS, list_rows, ws->mask_words, 4) &&
+         add_part(ws, PISA_WORKSPACE_COUNTS, list_rows, 1, 4) &&
+         add_part(ws, PISA_WORKSPACE_SHARED, pairs, 1, 4);
+}
+
+/* With taylor_1 all other blocks follow those of the list. */
+static int64_t list_entries(const struct pisa_method *method, const struct pisa_shape *s) {
+  return method->tail == PISA_TAIL_TAYLOR_1 ? s->nt : s->kept;
 }
 
 pisa_status pisa_workspace_layout(const struct pisa_method *method, const struct pisa_shape *s,
                                   int sm_count, struct pisa_workspace *out, pisa_error *error) {
   memset(out, 0, sizeof *out);
-  if (method->dense)
+  if (s->dense)
     return PISA_OK;
   out->stat_blocks = (int32_t)s->vb;
   out->stat_ctas = (int32_t)pisa_min(sm_count, s->bh_k * s->vb);
   out->row_tiles = (int32_t)pisa_ceil_div(s->nt_q, ROUTE_ROWS);
-  out->list_stride = (int32_t)pisa_round_up(s->kept + LIST_PAD, 4);
+  out->list_stride = (int32_t)pisa_round_up(list_entries(method, s) + LIST_PAD, 4);
   out->mask_words = (int32_t)(4 * pisa_ceil_div(s->nt, 128));
   if (add_parts(method, s, out))
     return PISA_OK;

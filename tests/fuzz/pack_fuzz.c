@@ -32,9 +32,12 @@ static void check_method(const struct pisa_method *m) {
   require(m->dense || m->budget != PISA_BUDGET_DENSITY || m->density_num >= 1, "density");
   static const int64_t tokens[] = {1, 64, 65, 4608, PISA_MAX_TOKENS};
   for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
-    int64_t n = tokens[i], blocks = (n + m->key - 1) / m->key, kept = pisa_kept(m, n, n, 0, 0);
-    require(kept >= 1 && kept <= blocks, "kept");
-    require(pisa_kept(m, 1000, n, 0.37, 0) <= blocks, "kept by density");
+    int64_t n = tokens[i], blocks = (n + m->key - 1) / m->key;
+    struct pisa_quota quota = pisa_quota(m, 0, 0), share = pisa_quota(m, 0.37, 0);
+    int64_t kept = pisa_kept(m, &quota, n, n, false), bound = pisa_kept(m, &quota, n, n, true);
+    require(kept >= 1 && kept <= bound && bound <= blocks, "kept");
+    require(pisa_list_count(m, &quota, n, 3) <= kept, "a list's count");
+    require(pisa_kept(m, &share, 1000, n, false) <= blocks, "kept by density");
   }
 }
 
@@ -44,7 +47,7 @@ static void check_manifest(const struct pisa_manifest *manifest) {
     const struct pisa_variant *variant = &manifest->variants[i];
     check_method(&variant->method);
     require(variant->ptx.present && variant->ptx.size > 0, "ptx");
-    for (int k = PISA_KERNEL_ATTEND; k < PISA_N_KERNELS; k++)
+    for (int k = PISA_KERNEL_ATTEND; k <= PISA_KERNEL_ATTEND_EDGE; k++)
       require(variant->kernels[k].present && *variant->kernels[k].entry, "attend kernels");
   }
 }

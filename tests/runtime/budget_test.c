@@ -11,8 +11,15 @@ static const struct pisa_method base = {.heads = 1,
                                         .density_num = 15,
                                         .density_den = 100};
 
+/* Capacity of the lists of |n_q| rows over |n_k| keys. */
+static int64_t kept_of(const struct pisa_method *m, int64_t n_q, int64_t n_k, double density,
+                       int64_t keep) {
+  struct pisa_quota quota = pisa_quota(m, density, keep);
+  return pisa_kept(m, &quota, n_q, n_k, false);
+}
+
 static int64_t kept(int64_t blocks, double density) {
-  return pisa_kept(&base, 1, blocks * 64, density, 0);
+  return kept_of(&base, 1, blocks * 64, density, 0);
 }
 
 /* density = i / 10^places must give floor(i * blocks / 10^places), although no double is that
@@ -34,18 +41,18 @@ static void check_decimals(void) {
 
 static void check_spec_budget(void) {
   struct pisa_method m = base;
-  CHECK_INT(pisa_kept(&m, 1, 64 * 100, 0, 0), 15);
-  CHECK_INT(pisa_kept(&m, 1, 64 * 6, 0, 0), 1);
-  CHECK_INT(pisa_kept(&m, 1, 64 * 100, 0.5, 0), 50);
-  CHECK_INT(pisa_kept(&m, 1, 64 * 100, 0, 7), 7);
-  CHECK_INT(pisa_kept(&m, 1, 64 * 100 + 1, 0, 1000), 101); /* capped at NT */
+  CHECK_INT(kept_of(&m, 1, 64 * 100, 0, 0), 15);
+  CHECK_INT(kept_of(&m, 1, 64 * 6, 0, 0), 1);
+  CHECK_INT(kept_of(&m, 1, 64 * 100, 0.5, 0), 50);
+  CHECK_INT(kept_of(&m, 1, 64 * 100, 0, 7), 7);
+  CHECK_INT(kept_of(&m, 1, 64 * 100 + 1, 0, 1000), 101); /* capped at NT */
   m.budget = PISA_BUDGET_KEEP;
   m.keep = 9;
-  CHECK_INT(pisa_kept(&m, 1, 64 * 100, 0, 0), 9);
-  CHECK_INT(pisa_kept(&m, 1, 64 * 4, 0, 0), 4);
-  CHECK_INT(pisa_kept(&m, 1, 64 * 100, 0.5, 0), 50);
+  CHECK_INT(kept_of(&m, 1, 64 * 100, 0, 0), 9);
+  CHECK_INT(kept_of(&m, 1, 64 * 4, 0, 0), 4);
+  CHECK_INT(kept_of(&m, 1, 64 * 100, 0.5, 0), 50);
   m.dense = true;
-  CHECK_INT(pisa_kept(&m, 1, 64 * 100 + 1, 0, 0), 101);
+  CHECK_INT(kept_of(&m, 1, 64 * 100 + 1, 0, 0), 101);
 }
 
 static void check_range(const struct pisa_method *m, int64_t n_k, int64_t begin, int64_t end) {
@@ -89,10 +96,10 @@ static void check_forced_budget(void) {
   m.n_always = 2;
   m.always[0] = (struct pisa_always){PISA_ALWAYS_FIRST, 0, 512};
   m.always[1] = (struct pisa_always){PISA_ALWAYS_LAST, 0, 64};
-  CHECK_INT(pisa_kept(&m, 1, 64 * 100, 0, 0), 15);  /* they count inside the budget */
-  CHECK_INT(pisa_kept(&m, 1, 64 * 20, 0, 0), 9);    /* 3 blocks would be fewer than forced */
-  CHECK_INT(pisa_kept(&m, 1, 64 * 100, 0, 2), 9);   /* the same for a call's keep */
-  CHECK_INT(pisa_kept(&m, 1, 64 * 4, 0.001, 0), 4); /* never more than there are */
+  CHECK_INT(kept_of(&m, 1, 64 * 100, 0, 0), 15);  /* they count inside the budget */
+  CHECK_INT(kept_of(&m, 1, 64 * 20, 0, 0), 9);    /* 3 blocks would be fewer than forced */
+  CHECK_INT(kept_of(&m, 1, 64 * 100, 0, 2), 9);   /* the same for a call's keep */
+  CHECK_INT(kept_of(&m, 1, 64 * 4, 0.001, 0), 4); /* never more than there are */
 }
 
 static void check_window_range(const struct pisa_method *m, int64_t n_k, int64_t i, int64_t begin,
@@ -156,8 +163,8 @@ static void check_window_budget(void) {
       m.always[a] = (struct pisa_always){PISA_ALWAYS_RANGE, begin, begin + 1 + number[8 + a] % 900};
     }
     int64_t most = most_forced(&m, n_q, n_k), blocks = (n_k + m.key - 1) / m.key;
-    CHECK_INT(pisa_kept(&m, n_q, n_k, 0, 1), most ? most : 1);
-    CHECK_INT(pisa_kept(&m, n_q, n_k, 0, most + 3), most + 3 < blocks ? most + 3 : blocks);
+    CHECK_INT(kept_of(&m, n_q, n_k, 0, 1), most ? most : 1);
+    CHECK_INT(kept_of(&m, n_q, n_k, 0, most + 3), most + 3 < blocks ? most + 3 : blocks);
   }
 }
 

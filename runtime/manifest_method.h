@@ -1,0 +1,23 @@
+/* manifest_method.h: the lines of a manifest that make a struct pisa_method (docs/ABI.md section
+   2): shape, blocks, route, always, attend, below. */
+#ifndef PISA_RUNTIME_MANIFEST_METHOD_H
+#define PISA_RUNTIME_MANIFEST_METHOD_H
+
+#include "runtime/lines.h"
+#include "runtime/method.h"
+
+enum { PISA_METHOD_MAX_TOKENS = 1 << 30 };
+
+/* A method while its lines are read. */
+struct pisa_draft {
+  struct pisa_method method;
+  bool routed; /* the route line is not 'none' */
+};
+
+/* From 'shape' to the last line before 'validated': all of a method, checked. */
+bool pisa_method_read(struct pisa_lines *lines, struct pisa_draft *out);
+/* Those of 'blocks', 'route', 'always' and 'attend' that a variant repeats; the result is checked
+   again. */
+bool pisa_method_read_changes(struct pisa_lines *lines, struct pisa_draft *draft);
+
+#endif
