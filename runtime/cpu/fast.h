@@ -11,15 +11,15 @@
 #include "runtime/cpu/oracle.h"
 
 struct fast_head {
-  const struct cpu_problem *problem;
+  const struct cpu_problem *call;
+  struct cpu_problem problem;    /* the sequence that is loaded */
   struct oracle_summary summary; /* as the oracle's: what the routing reads */
-  int64_t key_tiles, mean_tiles; /* of 64 columns: tokens, block means */
-  float *k;                      /* [key_tiles, D, 64] keys, transposed by tile; zero past Nk */
-  float *v;                      /* [key_tiles, 64, D] zero past Nk */
-  float *k_mean;                 /* [mean_tiles, D, 64] rounded, transposed by tile */
-  float *v_mean;                 /* [mean_tiles, 64, D] rounded */
-  float *k_variance;             /* as k_mean; NULL unless to second order */
-  float *log2_length;            /* [mean_tiles * 64] log2 of a block's tokens */
+  float *k;                      /* [ceil(Nk/64), D, 64] keys, transposed by tile; zero past n_b */
+  float *v;                      /* [ceil(Nk/64), 64, D] zero past n_b */
+  float *k_mean;                 /* [ceil(NT/64), D, 64] rounded, transposed by tile */
+  float *v_mean;                 /* [ceil(NT/64), 64, D] rounded */
+  float *k_variance;             /* as k_mean; NULL unless means are to second order */
+  float *log2_length;            /* [NT] log2 of a block's tokens */
   float *h_sum;                  /* [D, D] */
   float *key_center;             /* [NT, D] unrounded means of the keys */
   double *h_square;              /* [D/8, NT] sum of squares of 8 rows of H_j */
@@ -28,22 +28,24 @@ struct fast_head {
 
 struct fast_scratch {
   float *q;        /* [query, D] */
-  float *q_square; /* [query, D] rounded; NULL unless to second order */
-  float *s;        /* [query, 64] */
+  float *q_square; /* [query, D] rounded, of means to second order */
+  float *s;        /* [query, max(64, key)] */
   float *o;        /* [query, D] the result of fast_attend, not rounded */
   float *slope;    /* [query, D] q . h_sum */
   float *row;      /* [5, query] m, l, g, f, sum of tile_softmax */
   bool *listed;    /* [NT] */
 };
 
+/* |problem|: the whole call. */
 bool fast_head_init(struct fast_head *head, const struct cpu_problem *problem);
 void fast_head_free(struct fast_head *head);
 bool fast_scratch_init(struct fast_scratch *scratch, const struct cpu_problem *problem);
 void fast_scratch_free(struct fast_scratch *scratch);
 
-/* Stage 1 for head (b, h) on |threads| threads; keys and values already loaded are kept. */
+/* Stage 1 for head (b, h) on |threads| threads; keys and values already loaded are kept. The later
+   stages take head->problem. */
 void fast_load(struct fast_head *head, int64_t b, int64_t h, int threads);
-/* Stage 4 for query block |i|: scratch->o and lse [rows]. */
+/* Stage 4 for query block |i|, |n| distinct blocks listed: scratch->o and lse [rows]. */
 void fast_attend(const struct fast_head *head, struct fast_scratch *scratch, int64_t i,
                  const int32_t *list, int64_t n, float *lse);
 

@@ -12,7 +12,7 @@
 #include "runtime/cpu/parallel.h"
 
 struct lane {               /* what one thread works in */
-  int32_t *list;            /* [kept] */
+  int32_t *list;            /* [max(kept, n_listed)] */
   double *score;            /* [NT] */
   double *o;                /* [query, D] of the oracle */
   double *lse_oracle;       /* [query] */
@@ -25,6 +25,7 @@ struct run {
   int threads;
   struct lane *lanes; /* [threads] */
   struct fast_head fast;
+  struct cpu_problem problem;    /* oracle only: the current sequence */
   struct oracle_head head;       /* oracle only */
   struct oracle_summary summary; /* oracle only */
   int64_t b, h;
@@ -33,8 +34,10 @@ struct run {
   bool failed;
 };
 
-static bool lane_init(struct lane *lane, const struct cpu_problem *p) {
-  lane->list = calloc((size_t)p->kept, sizeof *lane->list);
+static bool lane_init(struct lane *lane, const struct cpu_job *job) {
+  const struct cpu_problem *p = job->problem;
+  int64_t room = p->kept > job->n_listed ? p->kept : job->n_listed;
+  lane->list = calloc((size_t)room, sizeof *lane->list);
   lane->score = calloc((size_t)p->k_blocks, sizeof *lane->score);
   lane->o = calloc((size_t)(p->query * p->head_dim), sizeof *lane->o);
   lane->lse_oracle = calloc((size_t)p->query, sizeof *lane->lse_oracle);
@@ -58,24 +61,27 @@ static int64_t list_index(const struct run *run, int64_t i) {
   return (run->b * p->heads + run->h) * p->q_blocks + i;
 }
 
+/* The current sequence. */
+static const struct cpu_problem *sequence(const struct run *run) {
+  return run->job->oracle ? &run->problem : &run->fast.problem;
+}
+
 /* lane->list of query block |i|; |n| gets its length. */
 static bool choose(const struct run *run, struct lane *lane, int64_t i, int64_t *n) {
   const struct cpu_job *job = run->job;
-  const struct cpu_problem *p = job->problem;
-  *n = p->kept;
+  const struct cpu_problem *p = sequence(run);
   if (p->dense) {
-    for (int64_t j = 0; j < p->kept; j++)
-      lane->list[j] = (int32_t)j;
+    for (*n = 0; *n < p->k_blocks; ++*n)
+      lane->list[*n] = (int32_t)*n;
     return true;
   }
   if (job->lists) {
-    const int32_t *given = job->lists + list_index(run, i) * p->kept;
-    for (*n = 0; *n < p->kept && given[*n] >= 0; ++*n)
-      lane->list[*n] = given[*n];
+    const int32_t *given = job->lists + list_index(run, i) * job->n_listed;
+    *n = cpu_given_list(p, given, job->n_listed, lane->list);
     return true;
   }
-  oracle_scores(p, job->oracle ? &run->summary : &run->fast.summary, i, lane->score);
-  return oracle_select(lane->score, p->k_blocks, p->kept, lane->list);
+  return oracle_choose(p, job->oracle ? &run->summary : &run->fast.summary, i, lane->score,
+                       lane->list, n);
 }
 
 static bool attend(const struct run *run, struct lane *lane, int64_t i, int64_t n) {
@@ -134,7 +140,9 @@ static bool load(struct run *run) {
     fast_load(&run->fast, run->b, run->h, run->threads);
     return true;
   }
-  return oracle_head_init(&run->head, p, run->b, run->h) && oracle_summary_init(&run->summary, p) &&
+  run->problem = cpu_sequence(p, run->b);
+  return oracle_head_init(&run->head, &run->problem, run->b, run->h) &&
+         oracle_summary_init(&run->summary, &run->problem) &&
          oracle_statistics(&run->head, &run->summary);
 }
 
@@ -170,7 +178,7 @@ bool cpu_job_run(const struct cpu_job *job) {
   }
   bool ok = job->oracle || fast_head_init(&run.fast, p);
   for (int t = 0; ok && t < run.threads; t++)
-    ok = lane_init(&run.lanes[t], p);
+    ok = lane_init(&run.lanes[t], job);
   ok = ok && run_heads(&run);
   for (int t = 0; t < run.threads; t++)
     lane_free(&run.lanes[t]);

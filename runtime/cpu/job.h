@@ -9,9 +9,10 @@ struct cpu_job {
   const struct cpu_problem *problem; /* its o is written */
   bool oracle;                       /* false: fast.h; true: oracle.h */
   int threads;                       /* 0: one per processor */
-  const int32_t *lists; /* NULL: route; else [B, H, NTq, kept] valid lists, -1 padding last */
-  float *lse;           /* NULL, or out: [B, H, Nq] */
-  int32_t *blocks;      /* NULL, or out: [B, H, NTq, kept] */
+  const int32_t *lists;              /* NULL: route; else [B, H, NTq, n_listed], see pisa.h */
+  int64_t n_listed;
+  float *lse;      /* NULL, or out: [B, H, Nq] */
+  int32_t *blocks; /* NULL, or out: [B, H, NTq, kept] */
   void (*progress)(void *user, int64_t done,
                    int64_t total); /* NULL, or called under a lock per query block */
   void *user;

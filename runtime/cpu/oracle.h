@@ -4,9 +4,11 @@
    that kernel's own inputs: fill a summary with what the device stored, or hand in the lists it
    chose. Formulas: docs/DESIGN.md.
 
-       q, k, v --oracle_statistics--> summary --oracle_scores--> score --oracle_select--> list
-                                          \-----------------------oracle_attend-----------/  --> o,
-   lse
+       q, k, v --oracle_statistics--> summary --oracle_choose--> list
+                                          \-------oracle_attend---/--> o, lse
+
+   The problem is one sequence, without lengths (cpu_sequence); where it has no keys (n_k 0), lists
+   are empty, o is 0 and lse is -inf.
 
    Functions that return bool return false only when memory runs out. Everything else cannot fail.
  */
@@ -31,7 +33,8 @@ struct oracle_summary {
   double *k_variance; /* [NT, D]  scale / 2 * var_jd, var_jd = mean over the block of (k_nd -
                          kbar_jd)^2 with the unrounded mean */
   double *block_norm; /* [NT] what the score takes the logarithm of: ||H_j||_F, H_j = sum_n (k_n -
-                         kbar_j)^T v_n with the unrounded mean; or tr C_j = sum_d var_jd */
+                         kbar_j)^T v_n with the unrounded mean; ||H_j - Hbar||_F, Hbar the mean of
+                         the H_j; or tr C_j = sum_d var_jd */
   double *h_sum; /* [D, D]   round(sum_j H_j * scale / Nk * gain) / gain, row = key dimension */
 };
 
@@ -50,13 +53,23 @@ bool oracle_statistics(const struct oracle_head *head, struct oracle_summary *su
 /* Stage 2, query block |i|: score [NT]; +inf in the always-set, -inf where it would be NaN. */
 void oracle_scores(const struct cpu_problem *problem, const struct oracle_summary *summary,
                    int64_t i, double *score);
+/* With a threshold: the limit mu + tau sigma that a score must exceed. mu is the mean over j of
+   t_j = scale qbar . kbar_j, a score without its term; sigma^2 - 1e-6 the variance of t_j, or
+   scale^2 sum_d qbar_d^2 var_j(kbar_jd). */
+double oracle_limit(const struct cpu_problem *problem, const struct oracle_summary *summary,
+                    int64_t i);
 
-/* Stage 3: list [kept] = the blocks of the |kept| largest of score [n], ties to the lower index;
-   ascending. No score is NaN. */
+/* list [kept] = the blocks of the |kept| largest of score [n], ties to the lower index; ascending.
+   No score is NaN. */
 bool oracle_select(const double *score, int64_t n, int64_t kept, int32_t *list);
 
-/* Stage 4, query block |i| with the |n| blocks of |list| read exactly: o [rows, D] not rounded, lse
- * [rows]. */
+/* Stages 2 and 3, query block |i|: score [NT] and list [kept], whose first |n| entries are the
+   blocks read exactly, ascending. */
+bool oracle_choose(const struct cpu_problem *problem, const struct oracle_summary *summary,
+                   int64_t i, double *score, int32_t *list, int64_t *n);
+
+/* Stage 4, query block |i| with the |n| blocks of |list| (any order, maybe none) read exactly:
+   o [rows, D] not rounded, lse [rows]. */
 bool oracle_attend(const struct oracle_head *head, const struct oracle_summary *summary, int64_t i,
                    const int32_t *list, int64_t n, double *o, double *lse);
 

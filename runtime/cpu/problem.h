@@ -1,7 +1,8 @@
 /* problem.h: one attention call as the executors see it: the method, the sizes derived from it, the
    arrays.
 
-   Immutable once made. Both executors and the GPU verifier start from it. */
+   Immutable once made. Both executors and the GPU verifier start from it, and then take one
+   sequence at a time. */
 #ifndef PISA_CPU_PROBLEM_H
 #define PISA_CPU_PROBLEM_H
 
@@ -12,32 +13,40 @@
 
 enum { CPU_MAX_ALWAYS = 4, CPU_MAX_HEAD_DIM = 256 };
 
-struct cpu_range { /* key blocks [begin, end) */
+struct cpu_range { /* [begin, end) */
   int64_t begin, end;
 };
 
 struct cpu_problem {
   /* method */
-  bool dense;          /* every token, no routing; kept == k_blocks */
+  bool dense;          /* every token, no routing; also a call that is too short to be routed */
   bool means;          /* unlisted blocks enter as one column each (taylor 0, hybrid) */
   bool first_order;    /* g * (q . h_sum) joins the numerator (hybrid) */
-  bool second_order;   /* a mean column's score gains scale * (q^2 . k_variance) */
+  bool linear;         /* unlisted blocks enter token by token, to first order (taylor 1) */
+  bool second_order;   /* the mass of an unlisted block counts the spread of its logits */
   bool log_covariance; /* scores gain ln(||H_j||_F + 1e-5) */
+  bool log_residual;   /* scores gain ln(||H_j - Hbar||_F + 1e-5) */
   bool key_variance;   /* scores gain ln(max(tr C_j, 1e-8)) */
-  int query, key;      /* rows of a query block, tokens of a key block: 64 or 128, key <= query */
-  int head_dim;        /* D */
-  pisa_type type;      /* of q, k, v, o and of every stored summary */
+  bool threshold;      /* blocks that score above mu + tau sigma, in place of the k best */
+  bool full_variance;  /* sigma from the scores themselves; else from the variances of kbar */
+  double tau;
+  int query, key; /* rows of a query block, tokens of a key block: 64 or 128, key <= query */
+  int head_dim;   /* D */
+  pisa_type type; /* of q, k, v, o and of every stored summary */
+  struct cpu_range always[CPU_MAX_ALWAYS]; /* tokens; begin < 0: the last -begin ones */
+  int n_always;
+  int64_t window; /* forced blocks to each side of those the query block touches; -1: none */
   /* call */
   int64_t batch, heads, kv_heads, n_q, n_k;
+  const int32_t *lengths; /* [B] keys of each sequence, clamped to 0 .. n_k; NULL: n_k each */
+  int64_t density_num, density_den; /* k = max(1, floor(num NT / den)); num 0: k = keep */
+  int64_t keep;
   double scale;           /* multiplies q.k */
   pisa_tensor q, k, v, o; /* host memory */
+  int64_t kept;           /* entries a list has room for */
   /* derived */
   int64_t q_blocks, k_blocks; /* NTq = ceil(Nq/query), NT = ceil(Nk/key) */
   int64_t q_sub_blocks;       /* NQS = ceil(Nq/key) */
-  int64_t kept;               /* blocks per list, always-set included */
-  struct cpu_range always[CPU_MAX_ALWAYS];
-  int n_always;
-  int64_t window; /* forced blocks to each side of those the query block touches; -1: none */
 };
 
 /* From a checked call. */
@@ -45,14 +54,27 @@ struct pisa_method;
 struct pisa_shape;
 void cpu_problem_init(struct cpu_problem *problem, const struct pisa_method *method,
                       const struct pisa_shape *shape, const pisa_attention *call);
-/* Fills the derived sizes from the fields above them. |kept|, |always| and |window| are the
- * caller's. */
+/* Fills the derived sizes from the fields above them. */
 void cpu_problem_derive(struct cpu_problem *problem);
+
+/* Keys of sequence |b|, n_b in [0, n_k]. */
+int64_t cpu_keys(const struct cpu_problem *problem, int64_t b);
+/* Sequence |b| as a problem without lengths, whose n_k is n_b (maybe 0) and whose k_blocks is NT_b:
+   a length means what a shorter call does. Tensors, |kept| and b in them stay those of the call. */
+struct cpu_problem cpu_sequence(const struct cpu_problem *problem, int64_t b);
 
 /* Whether H_j is needed at all. */
 bool cpu_wants_h(const struct cpu_problem *problem);
-/* Key blocks that |window| forces for query block |i|; {0, 0} when none. */
-struct cpu_range cpu_window(const struct cpu_problem *problem, int64_t i);
+
+/* What follows takes a problem without lengths. */
+
+/* Whether block |j| of NT is always read for query block |i|. */
+bool cpu_forced(const struct cpu_problem *problem, int64_t i, int64_t j);
+/* Entries of the list of query block |i|: min(NT, max(k, forced blocks)). Not with a threshold. */
+int64_t cpu_count(const struct cpu_problem *problem, int64_t i);
+/* list [n] = the ids of given [n] that are in [0, NT), ascending, each once; their number. */
+int64_t cpu_given_list(const struct cpu_problem *problem, const int32_t *given, int64_t n,
+                       int32_t *list);
 /* Tokens of key block |j|; only the last block can be short. */
 int64_t cpu_key_length(const struct cpu_problem *problem, int64_t j);
 /* Rows of query block |i|. */

@@ -1,7 +1,9 @@
 /* route.c: block means in, scores and block lists out. Both executors share it: a list is discrete,
    so what computes it must not differ by rounding; it is checked against hand-made cases instead.
-       score_ij = scale * qbar_i . kbar_j [+ ln(||H_j||_F + 1e-5) or + ln(max(tr C_j, 1e-8))],
-   largest first, the lower index among equals. */
+       t_ij = scale * qbar_i . kbar_j,
+       score_ij = t_ij [+ ln(||H_j [- Hbar]||_F + 1e-5) or + ln(max(tr C_j, 1e-8))],
+   largest first, the lower index among equals; or all above mean(t_i) + tau sigma_i. */
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -22,9 +24,11 @@ static void query_mean(const struct cpu_problem *p, const double *q_mean, int64_
   }
 }
 
-static void force(struct cpu_range blocks, double *score) {
-  for (int64_t j = blocks.begin; j < blocks.end; j++)
-    score[j] = INFINITY;
+static double dot(const double *a, const double *b, int n) {
+  double sum = 0;
+  for (int d = 0; d < n; d++)
+    sum += a[d] * b[d];
+  return sum;
 }
 
 void oracle_scores(const struct cpu_problem *p, const struct oracle_summary *summary, int64_t i,
@@ -32,21 +36,39 @@ void oracle_scores(const struct cpu_problem *p, const struct oracle_summary *sum
   double q[CPU_MAX_HEAD_DIM];
   query_mean(p, summary->q_mean, i, q);
   for (int64_t j = 0; j < p->k_blocks; j++) {
-    const double *k = summary->k_mean + j * p->head_dim;
-    double dot = 0;
-    for (int d = 0; d < p->head_dim; d++)
-      dot += q[d] * k[d];
-    score[j] = p->scale * dot;
-    if (p->log_covariance)
+    score[j] = p->scale * dot(q, summary->k_mean + j * p->head_dim, p->head_dim);
+    if (p->log_covariance || p->log_residual)
       score[j] += log(summary->block_norm[j] + 1e-5);
     if (p->key_variance)
       score[j] += log(fmax(summary->block_norm[j], 1e-8));
     if (isnan(score[j]))
       score[j] = -INFINITY;
+    if (cpu_forced(p, i, j))
+      score[j] = INFINITY;
   }
-  for (int a = 0; a < p->n_always; a++)
-    force(p->always[a], score);
-  force(cpu_window(p, i), score);
+}
+
+/* The variance of the n numbers x[j * stride]. */
+static double variance(const double *x, int64_t n, int64_t stride) {
+  double sum = 0, squares = 0;
+  for (int64_t j = 0; j < n; j++)
+    sum += x[j * stride];
+  for (int64_t j = 0; j < n; j++)
+    squares += pow(x[j * stride] - sum / (double)n, 2);
+  return squares / (double)n;
+}
+
+double oracle_limit(const struct cpu_problem *p, const struct oracle_summary *summary, int64_t i) {
+  int D = p->head_dim;
+  double q[CPU_MAX_HEAD_DIM], mean = 0, spread = 0;
+  query_mean(p, summary->q_mean, i, q);
+  for (int64_t j = 0; j < p->k_blocks; j++)
+    mean += p->scale * dot(q, summary->k_mean + j * D, D) / (double)p->k_blocks;
+  for (int64_t j = 0; p->full_variance && j < p->k_blocks; j++)
+    spread += pow(p->scale * dot(q, summary->k_mean + j * D, D) - mean, 2) / (double)p->k_blocks;
+  for (int d = 0; !p->full_variance && d < D; d++)
+    spread += pow(p->scale * q[d], 2) * variance(summary->k_mean + d, p->k_blocks, D);
+  return mean + p->tau * sqrt(spread + 1e-6);
 }
 
 struct candidate {
@@ -67,7 +89,7 @@ static int by_block(const void *a, const void *b) {
 }
 
 bool oracle_select(const double *score, int64_t n, int64_t kept, int32_t *list) {
-  struct candidate *order = malloc((size_t)n * sizeof *order); /* [n] */
+  struct candidate *order = malloc((size_t)(n + 1) * sizeof *order); /* [n] */
   if (!order)
     return false;
   for (int64_t j = 0; j < n; j++)
@@ -78,4 +100,29 @@ bool oracle_select(const double *score, int64_t n, int64_t kept, int32_t *list) 
   qsort(list, (size_t)kept, sizeof *list, by_block);
   free(order);
   return true;
+}
+
+/* list = the blocks that score above |limit|, or else the best one. */
+static int64_t above(const double *score, int64_t n, double limit, int32_t *list) {
+  int64_t count = 0, best = 0;
+  for (int64_t j = 0; j < n; j++) {
+    if (score[j] > limit || score[j] == INFINITY)
+      list[count++] = (int32_t)j;
+    if (score[j] > score[best])
+      best = j;
+  }
+  if (count == 0 && n > 0)
+    list[count++] = (int32_t)best;
+  return count;
+}
+
+bool oracle_choose(const struct cpu_problem *p, const struct oracle_summary *summary, int64_t i,
+                   double *score, int32_t *list, int64_t *n) {
+  oracle_scores(p, summary, i, score);
+  if (p->threshold)
+    *n = above(score, p->k_blocks, oracle_limit(p, summary, i), list);
+  else
+    *n = cpu_count(p, i);
+  assert(*n <= p->kept);
+  return p->threshold || oracle_select(score, p->k_blocks, *n, list);
 }

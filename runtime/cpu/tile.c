@@ -104,3 +104,50 @@ CLONED void tile_softmax(int64_t rows, float c, const float *bias, float *s, flo
     m[row] = max;
   }
 }
+
+static inline float add_lanes(const vec *x) {
+  float sum = 0;
+  for (int n = 0; n < LANES; n++)
+    sum += (*x)[n];
+  return sum;
+}
+
+#define LN2 0.693147181f
+
+CLONED void tile_linear(int64_t rows, int64_t columns, int64_t length, float c, bool second_order,
+                        float *s, float *m, float *l, float *f) {
+  const ivec lane = {0, 1, 2, 3, 4, 5, 6, 7};
+  const vec none = {0};
+  for (int64_t row = 0; row < rows; row++, s += columns) {
+    vec sums = {0}, squares = {0};
+    for (int64_t n = 0; n < columns; n += LANES) {
+      vec x;
+      LOAD(x, s + n);
+      x = SELECT(lane + (int32_t)n < (int32_t)length, x * c, none);
+      sums += x;
+      STORE(s + n, x);
+    }
+    float mean = add_lanes(&sums) / (float)length;
+    for (int64_t n = 0; n < columns; n += LANES) {
+      vec x;
+      LOAD(x, s + n);
+      x = SELECT(lane + (int32_t)n < (int32_t)length, x - mean, none);
+      squares += x * x;
+      STORE(s + n, x);
+    }
+    float top = second_order ? mean + LN2 / 2 * add_lanes(&squares) / (float)length : mean;
+    float max = top > m[row] ? top : m[row];
+    float weight = top == -INFINITY ? 0 : exp2f(top - max);
+    for (int64_t n = 0; n < columns; n += LANES) {
+      vec x;
+      LOAD(x, s + n);
+      x = SELECT(lane + (int32_t)n < (int32_t)length, weight + weight * LN2 * x, none);
+      if (weight == 0)
+        x = none;
+      STORE(s + n, x);
+    }
+    f[row] = m[row] == max ? 1 : exp2f(m[row] - max);
+    l[row] = l[row] * f[row] + weight * (float)length;
+    m[row] = max;
+  }
+}

@@ -1,10 +1,11 @@
-/* tile.h: the two inner loops of the fast executor, on float tiles.
+/* tile.h: the inner loops of the fast executor, on float tiles.
 
    Written with the compiler's vector types; on x86-64 with glibc the AVX + FMA clone is picked
    when the program starts, everywhere else the portable one runs. No alignment is required. */
 #ifndef PISA_CPU_TILE_H
 #define PISA_CPU_TILE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum { TILE_KEYS = 64 }; /* columns of a score tile */
@@ -20,5 +21,12 @@ void tile_multiply(int64_t rows, int64_t columns, int64_t depth, const float *a,
    shrinks. */
 void tile_softmax(int64_t rows, float c, const float *bias, float *s, float *m, float *l, float *f,
                   float *sum);
+
+/* One block of |length| tokens to first order, in base 2 as above. In: s [rows, columns] products
+   q.k, of which the first |length| count; columns % 64 == 0. With x = c s and its mean X over them,
+   out: s = exp2(top - max) (1 + ln 2 (x - X)) and 0 behind them; top is X, or to second order what
+   Gaussian x weigh, X + ln 2 / 2 var x. */
+void tile_linear(int64_t rows, int64_t columns, int64_t length, float c, bool second_order,
+                 float *s, float *m, float *l, float *f);
 
 #endif

@@ -141,6 +141,7 @@ static struct result run_job(const struct sample *sample, int threads, bool orac
                         .oracle = oracle,
                         .threads = threads,
                         .lists = lists,
+                        .n_listed = lists ? p->kept : 0,
                         .lse = result.lse,
                         .blocks = result.blocks};
   CHECK(result.lse && result.blocks);

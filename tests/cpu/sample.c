@@ -60,10 +60,15 @@ struct sample sample_new(struct shape s, double spread) {
   *p = (struct cpu_problem){.dense = s.tail == DENSE,
                             .means = s.tail == TAYLOR_0 || s.tail == HYBRID,
                             .first_order = s.tail == HYBRID,
-                            .second_order =
-                                s.second_order && (s.tail == TAYLOR_0 || s.tail == HYBRID),
+                            .linear = s.tail == TAYLOR_1,
+                            .second_order = s.second_order && s.tail != DROP && s.tail != DENSE,
                             .log_covariance = s.log_covariance && s.tail != DENSE,
+                            .log_residual = s.log_residual && s.tail != DENSE,
                             .key_variance = s.key_variance && s.tail != DENSE,
+                            .threshold = s.threshold,
+                            .full_variance = s.full_variance,
+                            .tau = s.tau,
+                            .keep = s.kept,
                             .query = s.query,
                             .key = s.key,
                             .head_dim = s.head_dim,
@@ -134,46 +139,56 @@ double get(const struct sample *sample, const pisa_tensor *tensor, int64_t b, in
 
 /* ---- running one head ---- */
 
-static void lists_of(const struct cpu_problem *p, const struct oracle_summary *summary,
-                     const int32_t *given, int32_t *lists) {
-  double *score = calloc((size_t)p->k_blocks, sizeof *score);
+/* list [kept] of query block |i|, and its entries. */
+static int64_t choose(const struct cpu_problem *p, const struct oracle_summary *summary, int64_t i,
+                      const int32_t *given, int32_t *list) {
+  double *score = calloc((size_t)p->k_blocks + 1, sizeof *score);
+  int64_t n = 0;
   CHECK(score);
-  for (int64_t i = 0; i < p->q_blocks; i++) {
-    int32_t *list = lists + i * p->kept;
-    for (int64_t e = 0; (given || p->dense) && e < p->kept; e++)
-      list[e] = p->dense ? (int32_t)e : given[i * p->kept + e];
-    if (given || p->dense)
-      continue;
-    oracle_scores(p, summary, i, score);
-    CHECK(oracle_select(score, p->k_blocks, p->kept, list));
-  }
+  for (int64_t e = 0; e < p->kept; e++)
+    list[e] = -1;
+  if (p->dense)
+    for (; n < p->k_blocks; n++)
+      list[n] = (int32_t)n;
+  else if (given)
+    n = cpu_given_list(p, given + i * p->kept, p->kept, list);
+  else
+    CHECK(oracle_choose(p, summary, i, score, list, &n));
+  for (int64_t e = n; e < p->kept; e++)
+    list[e] = -1;
   free(score);
+  return n;
 }
 
-static void run_oracle(const struct cpu_problem *p, int64_t b, int64_t h, const int32_t *given,
+static void run_oracle(const struct cpu_problem *call, int64_t b, int64_t h, const int32_t *given,
                        struct output *out) {
+  struct cpu_problem problem = cpu_sequence(call, b), *p = &problem;
   struct oracle_head head;
   struct oracle_summary summary;
   CHECK(oracle_head_init(&head, p, b, h) && oracle_summary_init(&summary, p));
   CHECK(oracle_statistics(&head, &summary));
-  lists_of(p, &summary, given, out->lists);
-  for (int64_t i = 0; i < p->q_blocks; i++)
-    CHECK(oracle_attend(&head, &summary, i, out->lists + i * p->kept, p->kept,
-                        out->o + i * p->query * p->head_dim, out->lse + i * p->query));
+  for (int64_t i = 0; i < p->q_blocks; i++) {
+    int32_t *list = out->lists + i * p->kept;
+    int64_t n = choose(p, &summary, i, given, list);
+    CHECK(oracle_attend(&head, &summary, i, list, n, out->o + i * p->query * p->head_dim,
+                        out->lse + i * p->query));
+  }
   oracle_summary_free(&summary);
   oracle_head_free(&head);
 }
 
-static void run_fast(const struct cpu_problem *p, int64_t b, int64_t h, const int32_t *given,
+static void run_fast(const struct cpu_problem *call, int64_t b, int64_t h, const int32_t *given,
                      struct output *out) {
   struct fast_head head;
   struct fast_scratch scratch;
   float lse[128];
-  CHECK(fast_head_init(&head, p) && fast_scratch_init(&scratch, p));
+  CHECK(fast_head_init(&head, call) && fast_scratch_init(&scratch, call));
   fast_load(&head, b, h, 2);
-  lists_of(p, &head.summary, given, out->lists);
+  const struct cpu_problem *p = &head.problem;
   for (int64_t i = 0; i < p->q_blocks; i++) {
-    fast_attend(&head, &scratch, i, out->lists + i * p->kept, p->kept, lse);
+    int32_t *list = out->lists + i * p->kept;
+    int64_t n = choose(p, &head.summary, i, given, list);
+    fast_attend(&head, &scratch, i, list, n, lse);
     for (int64_t e = 0; e < cpu_query_length(p, i) * p->head_dim; e++)
       out->o[i * p->query * p->head_dim + e] = (double)scratch.o[e];
     for (int64_t r = 0; r < cpu_query_length(p, i); r++)

@@ -12,15 +12,17 @@ void check(bool condition, const char *text, const char *file, int line);
 #define CHECK_AT_MOST(got, limit) check_at_most((got), (limit), #got, __FILE__, __LINE__)
 void check_at_most(double got, double limit, const char *text, const char *file, int line);
 
-enum tail { DROP, TAYLOR_0, HYBRID, DENSE, N_TAILS };
+enum tail { DROP, TAYLOR_0, HYBRID, TAYLOR_1, DENSE, N_TAILS };
 
 struct shape {
   enum tail tail;
   pisa_type type;
   int head_dim, query, key;
   int64_t batch, heads, kv_heads, n_q, n_k, kept;
-  bool log_covariance, key_variance; /* at most one of them */
-  bool second_order;                 /* where the tail has means */
+  bool log_covariance, key_variance, log_residual; /* at most one of them */
+  bool second_order;                               /* where the tail approximates */
+  bool threshold, full_variance;                   /* |kept| is a list's room then */
+  double tau;
   bool windowed, bnhd;
   int64_t window; /* counts if windowed */
 };
@@ -52,9 +54,10 @@ enum executor { ORACLE, FAST };
 struct output {   /* of head (b, h), before rounding to the type */
   double *o;      /* [Nq, D] */
   double *lse;    /* [Nq] */
-  int32_t *lists; /* [NTq, kept] */
+  int32_t *lists; /* [NTq, kept], ascending, then -1 */
 };
-/* Stage by stage; |lists| [NTq, kept] replaces the routing unless NULL. */
+/* Stage by stage; |lists| [NTq, kept] replaces the routing unless NULL. A shorter sequence's arrays
+   are those of the call. */
 struct output run_head(const struct sample *sample, enum executor executor, int64_t b, int64_t h,
                        const int32_t *lists);
 void output_free(struct output *output);
