@@ -177,13 +177,18 @@ static pisa_status encode_summaries(const struct pisa_job *job, struct pisa_atte
                 : encode_part(job, PISA_WORKSPACE_K_VARIANCE, nt, &args->k_variance, error);
 }
 
+/* Rows of q that an item is: the union walk takes two query blocks at a time. */
+static int64_t item_rows(const struct pisa_method *method, enum pisa_kernel_id kernel) {
+  if (kernel == PISA_KERNEL_DENSE || kernel == PISA_KERNEL_DENSE_EDGE)
+    return PISA_DENSE_QUERY;
+  return kernel == PISA_KERNEL_ATTEND && method->union_lists ? 2 * method->query : method->query;
+}
+
 pisa_status pisa_fill_attend(const struct pisa_job *job, enum pisa_kernel_id kernel,
                              struct pisa_attend_args *args, pisa_error *error) {
   const struct pisa_shape *s = &job->shape;
   const double log2_e = 1.4426950408889634;
-  /* the union walk takes two query blocks at a time */
-  const bool pairs = job->method->union_lists && kernel == PISA_KERNEL_ATTEND;
-  const int64_t q_blocks = pairs ? pisa_ceil_div(s->nt_q, 2) : s->nt_q;
+  const int64_t q_blocks = pisa_ceil_div(s->n_q, item_rows(job->method, kernel));
   *args = (struct pisa_attend_args){
       .q = job->q,
       .k = job->k,

@@ -30,13 +30,17 @@ static void check_method(const struct pisa_method *m) {
   require(m->window >= 0 && (m->has_window || m->window == 0), "window");
   require(m->n_always >= 0 && m->n_always <= PISA_MAX_ALWAYS, "always");
   require(m->dense || m->budget != PISA_BUDGET_DENSITY || m->density_num >= 1, "density");
+  require(m->budget != PISA_BUDGET_THRESHOLD || m->threshold_num >= 1, "threshold");
+  require(m->dense || m->threshold_num <= 100 * m->threshold_den, "at most 100 deviations");
+  require(!m->union_lists || (m->query == 64 && !m->dense), "lists=union");
+  require(m->dense_below >= 0 && (!m->dense || m->dense_below == 0), "below");
   static const int64_t tokens[] = {1, 64, 65, 4608, PISA_MAX_TOKENS};
   for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
     int64_t n = tokens[i], blocks = (n + m->key - 1) / m->key;
     struct pisa_quota quota = pisa_quota(m, 0, 0), share = pisa_quota(m, 0.37, 0);
     int64_t kept = pisa_kept(m, &quota, n, n, false), bound = pisa_kept(m, &quota, n, n, true);
     require(kept >= 1 && kept <= bound && bound <= blocks, "kept");
-    require(pisa_list_count(m, &quota, n, 3) <= kept, "a list's count");
+    require(pisa_list_count(m, &quota, n, 0) <= kept, "a list's count");
     require(pisa_kept(m, &share, 1000, n, false) <= blocks, "kept by density");
   }
 }
@@ -49,6 +53,10 @@ static void check_manifest(const struct pisa_manifest *manifest) {
     require(variant->ptx.present && variant->ptx.size > 0, "ptx");
     for (int k = PISA_KERNEL_ATTEND; k <= PISA_KERNEL_ATTEND_EDGE; k++)
       require(variant->kernels[k].present && *variant->kernels[k].entry, "attend kernels");
+    require(variant->kernels[PISA_KERNEL_RESIDUAL].present == pisa_wants_residual(&variant->method),
+            "a residual kernel");
+    require(variant->kernels[PISA_KERNEL_DENSE_EDGE].present == (variant->method.dense_below > 0),
+            "dense kernels");
   }
 }
 

@@ -20,13 +20,20 @@ int main(int argc, char **argv) {
       {.no_cubin = false},
       {.dense = true, .no_cubin = true},
       {.always = "always first=256\nalways last=64\nalways range=100..200\n"},
-      {.route = "top_k score=mean term=none budget=keep density=0/1 keep=8",
+      {.route = "top_k score=mean term=none budget=keep density=0/1 keep=8 threshold=0/1 "
+                "variance=diagonal",
        .attend = "selected=exact rest=drop",
        .shape = "heads=32 kv_heads=8 head_dim=64 type=fp16 mask=causal"},
-      {.blocks = "query=128 key=128",
-       .route = "top_k score=mean term=log_key_variance budget=density density=1/10 keep=0",
+      {.blocks = "query=128 key=128 lists=separate",
+       .route = "top_k score=mean term=log_key_variance budget=density density=1/10 keep=0 "
+                "threshold=0/1 variance=diagonal",
        .always = "always window=2\n",
        .attend = "selected=exact rest=taylor_0 mass=second_order"},
+      {.blocks = "query=64 key=64 lists=union",
+       .route = "top_k score=mean term=log_residual budget=threshold density=0/1 keep=0 "
+                "threshold=25/10 variance=full",
+       .attend = "selected=exact rest=taylor_1 mass=zeroth_order",
+       .below = "below tokens=2048 use=dense\n"},
   };
   if (argc != 2)
     return 2;

@@ -293,6 +293,7 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap *out, int type, uint32_t rank, void 
 
 #define X(kind, name, meaning) KIND_##kind,
 static const enum kind statistics_kinds[] = {PISA_STATISTICS_ARGS(X)};
+static const enum kind residual_kinds[] = {PISA_RESIDUAL_ARGS(X)};
 static const enum kind route_kinds[] = {PISA_ROUTE_ARGS(X)};
 static const enum kind attend_kinds[] = {PISA_ATTEND_ARGS(X)};
 #undef X
@@ -301,6 +302,10 @@ static const enum kind *kinds_of(const char *entry, int *n) {
   if (!strcmp(entry, "pisa_statistics")) {
     *n = PISA_STATISTICS_N_ARGS;
     return statistics_kinds;
+  }
+  if (!strcmp(entry, "pisa_residual")) {
+    *n = PISA_RESIDUAL_N_ARGS;
+    return residual_kinds;
   }
   if (!strcmp(entry, "pisa_route")) {
     *n = PISA_ROUTE_N_ARGS;

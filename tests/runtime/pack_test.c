@@ -11,6 +11,9 @@
 
 static const struct sample_spec plain = {.no_cubin = false};
 
+/* The end of variant 1's route line. */
+#define VARIANT_1 "density=25/100 keep=0 threshold=0/1 variance=diagonal\n"
+
 static pisa_status read_sample(const struct sample *sample, pisa_error *error) {
   pisa_pack *pack = NULL;
   pisa_status status = pisa_pack_read(sample->bytes, sample->size, &pack, error);
@@ -41,6 +44,8 @@ static void check_fields(void) {
   CHECK(v[1].method.always[1].kind == PISA_ALWAYS_RANGE && v[1].method.always[1].end == 512);
   CHECK(v[0].method.tail == PISA_TAIL_TAYLOR_HYBRID && !v[0].method.dense);
   CHECK(v[0].method.term == PISA_TERM_LOG_COVARIANCE);
+  CHECK(!v[0].method.union_lists && v[0].method.dense_below == 0);
+  CHECK(!v[0].kernels[PISA_KERNEL_RESIDUAL].present && !v[0].kernels[PISA_KERNEL_DENSE].present);
   CHECK(v[0].kernels[PISA_KERNEL_ROUTE].smem_bytes == PISA_SMEM_DYNAMIC);
   CHECK(v[0].kernels[PISA_KERNEL_ATTEND].spill_bytes == 24);
   CHECK(v[0].ptx.offset == v[1].ptx.offset);
@@ -53,7 +58,7 @@ static void check_overrides(void) {
   struct sample sample, edited;
   pisa_pack *pack = NULL;
   sample_make(&(struct sample_spec){.always = "always last=64\n"}, &sample);
-  sample_edit(&sample, "density=25/100 keep=0\n", "density=25/100 keep=0\nalways none\n", &edited);
+  sample_edit(&sample, VARIANT_1, VARIANT_1 "always none\n", &edited);
   CHECK_OK(pisa_pack_read(edited.bytes, edited.size, &pack, &error), error);
   CHECK(pack->manifest.variants[0].method.n_always == 1);
   CHECK(pack->manifest.variants[1].method.n_always == 0);
@@ -76,7 +81,8 @@ static void check_more_words(void) {
   struct sample sample, edited;
   pisa_pack *pack = NULL;
   sample_make(&(struct sample_spec){.route = "top_k score=mean term=log_key_variance "
-                                             "budget=density density=125/1000 keep=0",
+                                             "budget=density density=125/1000 keep=0 "
+                                             "threshold=0/1 variance=diagonal",
                                     .always = "always last=64\nalways window=3\nalways first=1\n",
                                     .attend = "mass=second_order rest=taylor_0 selected=exact"},
               &sample);
@@ -85,19 +91,47 @@ static void check_more_words(void) {
   check_words(pack, 1, 3, PISA_MASS_SECOND_ORDER, PISA_TERM_LOG_COVARIANCE);
   CHECK(pack->manifest.variants[0].method.n_always == 2);
   pisa_pack_close(pack);
-  sample_edit(&sample, "density=25/100 keep=0\n",
-              "density=25/100 keep=0\nalways first=1\nattend selected=exact rest=drop\n", &edited);
+  sample_edit(&sample, VARIANT_1, VARIANT_1 "always first=1\nattend selected=exact rest=drop\n",
+              &edited);
   CHECK_OK(pisa_pack_read(edited.bytes, edited.size, &pack, &error), error);
   check_words(pack, 0, 3, PISA_MASS_SECOND_ORDER, PISA_TERM_LOG_KEY_VARIANCE);
   check_words(pack, 1, -1, PISA_MASS_ZEROTH_ORDER, PISA_TERM_LOG_COVARIANCE);
   CHECK(pack->manifest.variants[1].method.n_always == 1);
   pisa_pack_close(pack);
   sample_free(&edited);
-  sample_edit(&sample, "density=25/100 keep=0\n", "density=25/100 keep=0\nalways none\n", &edited);
+  sample_edit(&sample, VARIANT_1, VARIANT_1 "always none\n", &edited);
   CHECK_OK(pisa_pack_read(edited.bytes, edited.size, &pack, &error), error);
   check_words(pack, 1, -1, PISA_MASS_SECOND_ORDER, PISA_TERM_LOG_COVARIANCE);
   pisa_pack_close(pack);
   sample_free(&edited);
+  sample_free(&sample);
+}
+
+/* Every word of the lines that abi 2 has added. */
+static void check_new_words(void) {
+  pisa_error error;
+  struct sample sample;
+  pisa_pack *pack = NULL;
+  sample_make(&(struct sample_spec){.blocks = "lists=union key=64 query=64",
+                                    .route = "top_k score=mean term=log_residual budget=threshold "
+                                             "density=0/1 keep=0 threshold=25/10 variance=full",
+                                    .attend = "selected=exact rest=taylor_1 mass=second_order",
+                                    .below = "below use=dense tokens=2048\n"},
+              &sample);
+  CHECK_OK(pisa_pack_read(sample.bytes, sample.size, &pack, &error), error);
+  const struct pisa_variant *v = pack->manifest.variants;
+  const struct pisa_method *m = &v[0].method;
+  CHECK(m->union_lists && m->term == PISA_TERM_LOG_RESIDUAL && m->dense_below == 2048);
+  CHECK(m->budget == PISA_BUDGET_THRESHOLD && m->variance == PISA_VARIANCE_FULL);
+  CHECK(m->threshold_num == 25 && m->threshold_den == 10 && m->density_num == 0 && m->keep == 0);
+  CHECK(m->tail == PISA_TAIL_TAYLOR_1 && m->mass == PISA_MASS_SECOND_ORDER);
+  CHECK(v[0].kernels[PISA_KERNEL_RESIDUAL].smem_bytes == 197504);
+  CHECK(!strcmp(v[0].kernels[PISA_KERNEL_DENSE].entry, "pisa_dense"));
+  CHECK(!strcmp(v[1].kernels[PISA_KERNEL_DENSE_EDGE].entry, "pisa_dense_edge"));
+  CHECK(!v[1].kernels[PISA_KERNEL_RESIDUAL].present); /* its route is another one */
+  CHECK(v[1].method.budget == PISA_BUDGET_DENSITY && v[1].method.threshold_num == 0);
+  CHECK(v[1].method.variance == PISA_VARIANCE_DIAGONAL && v[1].method.dense_below == 2048);
+  pisa_pack_close(pack);
   sample_free(&sample);
 }
 
@@ -163,17 +197,22 @@ static void check_headers(void) {
 #define ZEROS "0000000000000000000000000000000000000000000000000000000000000000"
   check_bytes("#!/bin/sh\n", "not a pisa pack");
   check_bytes("PISA", "truncated");
-  check_bytes("PISA-PACK 2 10 " ZEROS "\n", "update libpisa");
+  check_bytes("PISA-PACK 3 10 " ZEROS "\n", "update libpisa");
   check_bytes("PISA-PACK 999999 later formats may differ here\n", "update libpisa");
+  pisa_error error;
+  pisa_pack *pack = NULL;
+  static const char older[] = "PISA-PACK 1 10 " ZEROS "\n";
+  CHECK_FAILS(pisa_pack_read(older, sizeof older - 1, &pack, &error), PISA_UNSUPPORTED, error,
+              "the pack has ABI 1, older than the 2 that this library (0.1.0) reads: rebuild it");
   check_bytes("PISA-PACK 0 10 " ZEROS "\n", "damaged");
-  check_bytes("PISA-PACK 1 x " ZEROS "\n", "damaged");
-  check_bytes("PISA-PACK 1 0 " ZEROS "\n", "damaged");
-  check_bytes("PISA-PACK 1 10 " ZEROS "0\n", "damaged");
-  check_bytes("PISA-PACK 1 10 0000\n", "damaged");
-  check_bytes("PISA-PACK 1 99999999999999999999 " ZEROS "\n", "damaged");
-  check_bytes("PISA-PACK 1 999999999999999999 " ZEROS "\nname x\n", "truncated");
-  check_bytes("PISA-PACK 1 7 " ZEROS "\nname x\n", "manifest is damaged");
-  check_bytes("PISA-PACK 1 7 " ZEROS ZEROS "\nname x\n", "header line of the pack is damaged");
+  check_bytes("PISA-PACK 2 x " ZEROS "\n", "damaged");
+  check_bytes("PISA-PACK 2 0 " ZEROS "\n", "damaged");
+  check_bytes("PISA-PACK 2 10 " ZEROS "0\n", "damaged");
+  check_bytes("PISA-PACK 2 10 0000\n", "damaged");
+  check_bytes("PISA-PACK 2 99999999999999999999 " ZEROS "\n", "damaged");
+  check_bytes("PISA-PACK 2 999999999999999999 " ZEROS "\nname x\n", "truncated");
+  check_bytes("PISA-PACK 2 7 " ZEROS "\nname x\n", "manifest is damaged");
+  check_bytes("PISA-PACK 2 7 " ZEROS ZEROS "\nname x\n", "header line of the pack is damaged");
 }
 
 struct edit {
@@ -207,9 +246,34 @@ static const struct edit edits[] = {
     {"density=125/1000", "density=125/1001", "power of ten"},
     {"density=125/1000", "density=1250/1000", "num of density is '1250'"},
     {"density=125/1000", "density=0/1", "the budget must be positive"},
-    {"keep=0", "keep=4", "the budget must be positive and the other one 0"},
+    {"keep=0", "keep=4", "the budget must be positive and the other ones 0"},
     {"score=mean", "score=lse", "score is 'lse'"},
-    {"rest=taylor_hybrid", "rest=taylor_1", "rest is 'taylor_1'"},
+    {"rest=taylor_hybrid", "rest=taylor_2", "rest is 'taylor_2'"},
+    {" lists=separate", "", "'blocks' must have 3 fields"},
+    {"lists=separate", "lists=shared", "lists is 'shared'"},
+    {"lists=separate", "lists=union", "lists=union needs query=64, query is 128"},
+    {" variance=diagonal", "", "'route' must have 8 fields"},
+    {"variance=diagonal", "variance=half", "variance is 'half'"},
+    {"variance=diagonal", "variance=full", "without a threshold variance must be diagonal"},
+    {"threshold=0/1", "threshold=2.5", "threshold is '2.5', must be written num/den"},
+    {"threshold=0/1", "threshold=5/2", "den of threshold must be a power of ten"},
+    {"threshold=0/1", "threshold=1001/10", "num of threshold is '1001'"},
+    {"threshold=0/1", "threshold=1/10000000000", "den of threshold is '10000000000'"},
+    {"threshold=0/1", "threshold=25/10", "the other ones 0"},
+    {"budget=density", "budget=threshold", "the budget must be positive"},
+    {"budget=density density=125/1000", "budget=threshold density=0/1", "must be positive"},
+    {"budget=density", "budget=mass", "budget is 'mass'"},
+    {"validated no", "below tokens=2048\nvalidated no", "'below' must have 2 fields"},
+    {"validated no", "below tokens=0 use=dense\nvalidated no", "tokens is '0'"},
+    {"validated no", "below tokens=1073741825 use=dense\nvalidated no", "tokens is '1073741825'"},
+    {"validated no", "below tokens=2048 use=flat\nvalidated no", "use is 'flat'"},
+    {"validated no", "below tokens=1 use=dense\nbelow tokens=1 use=dense\nvalidated no",
+     "found 'below' where 'validated' is expected"},
+    {"attend selected", "below tokens=1 use=dense\nattend selected",
+     "found 'below' where 'attend' is expected"},
+    {"variant 1 density=0.25\n", "variant 1 density=0.25\nbelow tokens=1 use=dense\n",
+     "found 'below' where 'part' is expected"},
+    {"validated no", "below tokens=2048 use=dense\nvalidated no", "kernel 'dense' is missing"},
     {"attend selected", "always middle=3\nattend selected", "none of first=n, last=n, range=a..b"},
     {"attend selected", "always range=5..5\nattend selected", "end of always is '5'"},
     {"attend selected", "always range=5\nattend selected", "none of first=n"},
@@ -219,7 +283,8 @@ static const struct edit edits[] = {
     {" mass=zeroth_order", "", "'attend' must have 3 fields"},
     {"mass=zeroth_order", "mass=third_order", "mass is 'third_order'"},
     {"rest=taylor_hybrid", "rest=drop", "'attend' must have 2 fields"},
-    {"term=log_covariance", "term=log_residual", "term is 'log_residual'"},
+    {"term=log_covariance", "term=log_variance", "term is 'log_variance'"},
+    {"term=log_covariance", "term=log_residual", "kernel 'residual' is missing"},
     {"attend selected=exact rest=taylor_hybrid mass=zeroth_order", "attend all=exact",
      "belong together"},
     {"attend selected",
@@ -261,19 +326,31 @@ static void check_manifests(void) {
     sample_free(&edited);
   }
   sample_free(&sample);
+}
+
+/* What a dense method may not have. */
+static void check_dense_manifests(void) {
+  static const struct edit wrong[] = {
+      {"kernel attend ",
+       "kernel route entry=pisa_route threads=512 smem=dynamic registers=64 spill=0\nkernel "
+       "attend ",
+       "kernel 'route' is not for this method"},
+      {"kernel attend ",
+       "kernel dense entry=pisa_dense threads=384 smem=0 registers=0 spill=0\nkernel attend ",
+       "kernel 'dense' is not for this method"},
+      {"attend all", "always first=64\nattend all", "'always' without a route"},
+      {"attend all", "always window=0\nattend all", "'always' without a route"},
+      {"validated no", "below tokens=64 use=dense\nvalidated no", "'below' without a route"},
+      {"query=128 key=64 lists=separate", "query=64 key=64 lists=union",
+       "lists=union without a route"},
+  };
+  pisa_error error;
+  struct sample sample, edited;
   sample_make(&(struct sample_spec){.dense = true}, &sample);
   CHECK_OK(read_sample(&sample, &error), error);
-  sample_edit(
-      &sample, "kernel attend ",
-      "kernel route entry=pisa_route threads=512 smem=dynamic registers=64 spill=0\nkernel attend ",
-      &edited);
-  CHECK_FAILS(read_sample(&edited, &error), PISA_CORRUPT, error, "not for a dense method");
-  sample_free(&edited);
-  static const char *const forced[] = {"always first=64\nattend all",
-                                       "always window=0\nattend all"};
-  for (int i = 0; i < 2; i++) {
-    sample_edit(&sample, "attend all", forced[i], &edited);
-    CHECK_FAILS(read_sample(&edited, &error), PISA_CORRUPT, error, "'always' without a route");
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    sample_edit(&sample, wrong[i].before, wrong[i].after, &edited);
+    CHECK_FAILS(read_sample(&edited, &error), PISA_CORRUPT, error, wrong[i].words);
     sample_free(&edited);
   }
   sample_free(&sample);
@@ -348,11 +425,13 @@ int main(int argc, char **argv) {
   check_fields();
   check_overrides();
   check_more_words();
+  check_new_words();
   check_every_prefix();
   check_every_flip();
   check_signed_flips();
   check_headers();
   check_manifests();
+  check_dense_manifests();
   check_trailing();
   check_files(argc > 1 ? argv[1] : ".");
   check_arguments();

@@ -43,7 +43,28 @@ static size_t append_parts(struct buffer *parts, const struct sample_spec *spec)
   return ptx_size;
 }
 
-static void append_code(struct buffer *b, const struct sample_spec *spec) {
+static void append_kernel(struct buffer *b, const char *name, const char *smem, int spill) {
+  append(b, "kernel %s entry=pisa_%s threads=384 smem=%s registers=168 spill=%d\n", name, name,
+         smem, spill);
+}
+
+/* The kernels that a variant of this route has. */
+static void append_kernels(struct buffer *b, const struct sample_spec *spec, const char *route) {
+  if (!spec->dense)
+    append_kernel(b, "statistics", "197888", 0);
+  if (strstr(route, "term=log_residual"))
+    append_kernel(b, "residual", "197504", 0);
+  if (!spec->dense)
+    append(b, "kernel route entry=pisa_route threads=512 smem=dynamic registers=64 spill=0\n");
+  append_kernel(b, "attend", "196704", 24);
+  append_kernel(b, "attend_edge", "196704", 24);
+  if (spec->below) {
+    append_kernel(b, "dense", "196672", 24);
+    append_kernel(b, "dense_edge", "196672", 24);
+  }
+}
+
+static void append_code(struct buffer *b, const struct sample_spec *spec, const char *route) {
   char hex[PISA_SHA256_HEX + 1], text[512];
   struct buffer parts = {text, 0, sizeof text};
   size_t ptx_size = append_parts(&parts, spec);
@@ -52,37 +73,35 @@ static void append_code(struct buffer *b, const struct sample_spec *spec) {
   pisa_sha256_hex(text + ptx_size, parts.size - ptx_size, hex);
   if (!spec->no_cubin)
     append(b, "part cubin 0 %zu %zu %s\n", ptx_size, parts.size - ptx_size, hex);
-  if (!spec->dense)
-    append(b,
-           "kernel statistics entry=pisa_statistics threads=384 smem=197888 registers=168 spill=0\n"
-           "kernel route entry=pisa_route threads=512 smem=dynamic registers=64 spill=0\n");
-  append(
-      b,
-      "kernel attend entry=pisa_attend threads=384 smem=196704 registers=168 spill=24\n"
-      "kernel attend_edge entry=pisa_attend_edge threads=384 smem=196704 registers=168 spill=24\n");
+  append_kernels(b, spec, route);
 }
 
-static void append_manifest(struct buffer *b, const struct sample_spec *spec) {
-  const char *route = spec->dense
-                          ? "none"
-                          : or_default(spec->route, "top_k score=mean term=log_covariance "
-                                                    "budget=density density=125/1000 keep=0");
+#define TOP_K "top_k score=mean term=log_covariance budget=density density="
+#define REST " keep=0 threshold=0/1 variance=diagonal"
+
+static void append_method(struct buffer *b, const struct sample_spec *spec, const char *route) {
   const char *attend =
       spec->dense ? "all=exact"
                   : or_default(spec->attend, "selected=exact rest=taylor_hybrid mass=zeroth_order");
+  append(b, "shape %s\n",
+         or_default(spec->shape, "heads=4 kv_heads=4 head_dim=128 type=bf16 mask=none"));
+  append(b, "blocks %s\nroute %s\n%sattend %s\n%s",
+         or_default(spec->blocks, "query=128 key=64 lists=separate"), route,
+         or_default(spec->always, ""), attend, or_default(spec->below, ""));
+}
+
+static void append_manifest(struct buffer *b, const struct sample_spec *spec) {
+  const char *route = spec->dense ? "none" : or_default(spec->route, TOP_K "125/1000" REST);
   append(b, "name sample\ncompiler pisac 0.1.0, by hand\ntarget %s\nptx_version 86\n",
          or_default(spec->target, "sm_90a"));
   append(b, "spec_sha256 %064d\nmethod piecewise\n", 0);
-  append(b, "shape %s\n",
-         or_default(spec->shape, "heads=4 kv_heads=4 head_dim=128 type=bf16 mask=none"));
-  append(b, "blocks %s\nroute %s\n%sattend %s\nvalidated no\n",
-         or_default(spec->blocks, "query=128 key=64"), route, or_default(spec->always, ""), attend);
-  append(b, "variants %d\nvariant 0%s\n", spec->dense ? 1 : 2, spec->dense ? "" : " density=0.125");
-  append_code(b, spec);
+  append_method(b, spec, route);
+  append(b, "validated no\nvariants %d\nvariant 0%s\n", spec->dense ? 1 : 2,
+         spec->dense ? "" : " density=0.125");
+  append_code(b, spec, route);
   if (!spec->dense) {
-    append(b, "variant 1 density=0.25\nroute top_k score=mean term=log_covariance budget=density "
-              "density=25/100 keep=0\n");
-    append_code(b, spec);
+    append(b, "variant 1 density=0.25\nroute " TOP_K "25/100" REST "\n");
+    append_code(b, spec, TOP_K);
   }
   append(b, "end\n");
 }
@@ -99,7 +118,7 @@ void sample_sign(const char *manifest, size_t manifest_size, const char *parts, 
                  struct sample *out) {
   char header[128], hex[PISA_SHA256_HEX + 1];
   pisa_sha256_hex(manifest, manifest_size, hex);
-  int n = snprintf(header, sizeof header, "PISA-PACK 1 %zu %s\n", manifest_size, hex);
+  int n = snprintf(header, sizeof header, "PISA-PACK 2 %zu %s\n", manifest_size, hex);
   out->manifest_at = (size_t)n;
   out->manifest_size = manifest_size;
   out->size = out->manifest_at + manifest_size + parts_size;

@@ -7,11 +7,12 @@
 
 struct sample_spec {  /* what goes into the manifest; NULL and 0 take the defaults in brackets */
   const char *shape;  /* ["heads=4 kv_heads=4 head_dim=128 type=bf16 mask=none"] */
-  const char *blocks; /* ["query=128 key=64"] */
-  const char
-      *route; /* ["top_k score=mean term=log_covariance budget=density density=125/1000 keep=0"] */
+  const char *blocks; /* ["query=128 key=64 lists=separate"] */
+  const char *route;  /* ["top_k score=mean term=log_covariance budget=density density=125/1000
+                         keep=0  threshold=0/1 variance=diagonal"] */
   const char *always; /* whole lines, "always first=256\n" [""] */
   const char *attend; /* ["selected=exact rest=taylor_hybrid mass=zeroth_order"] */
+  const char *below;  /* a whole line, "below tokens=2048 use=dense\n" [""] */
   const char *target; /* ["sm_90a"] */
   const char *code;   /* text at the end of both images [""] */
   bool dense;         /* route none, all exact, two kernels */

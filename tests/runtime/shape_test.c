@@ -46,8 +46,10 @@ static pisa_attention good_call(void) {
 
 static pisa_status check(const pisa_attention *call, pisa_error *error) {
   struct pisa_shape shape;
+  pisa_attention full;
   pisa_clear(error);
-  return pisa_shape_check(&method, call, &shape, error);
+  pisa_status status = pisa_call_read(call, &full, error);
+  return status ? status : pisa_shape_check(&method, &full, &shape, error);
 }
 
 /* A good call with |field| set to |value| is refused with |words|. */
