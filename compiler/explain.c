@@ -43,22 +43,46 @@ static void print_decimal(struct decimal d, struct text *out) {
     text_printf(out, "%lld.%0*lld", (long long)(d.num / d.den), places, (long long)(d.num % d.den));
 }
 
+static const char *term_name(enum spec_term term) {
+  switch (term) {
+  case TERM_LOG_COVARIANCE:
+    return " + log covariance";
+  case TERM_LOG_RESIDUAL:
+    return " + log residual";
+  case TERM_LOG_KEY_VARIANCE:
+    return " + log key_variance";
+  case TERM_NONE:
+    break;
+  }
+  return "";
+}
+
+static void print_budget(const struct spec *spec, struct text *out) {
+  switch (spec->route.budget) {
+  case BUDGET_DENSITY:
+    print_decimal(spec->route.density, out);
+    text_puts(out, " of the key blocks");
+    break;
+  case BUDGET_KEEP:
+    text_printf(out, "%d key blocks", spec->route.keep);
+    break;
+  case BUDGET_THRESHOLD:
+    text_puts(out, "key blocks above the mean score by ");
+    print_decimal(spec->route.threshold, out);
+    text_printf(out, " standard deviations (%s)",
+                spec->route.variance == VARIANCE_FULL ? "full" : "diagonal");
+    break;
+  }
+}
+
 static void print_route(const struct spec *spec, struct text *out) {
   text_puts(out, "  route     ");
   if (spec->attend.all_exact) {
     text_puts(out, "none\n");
     return;
   }
-  if (spec->route.budget == BUDGET_DENSITY) {
-    print_decimal(spec->route.density, out);
-    text_puts(out, " of the key blocks");
-  } else {
-    text_printf(out, "%d key blocks", spec->route.keep);
-  }
-  text_printf(out, " for each query block, by mean%s\n",
-              spec->route.term == TERM_LOG_COVARIANCE     ? " + log covariance"
-              : spec->route.term == TERM_LOG_KEY_VARIANCE ? " + log key_variance"
-                                                          : "");
+  print_budget(spec, out);
+  text_printf(out, " for each query block, by mean%s\n", term_name(spec->route.term));
 }
 
 static void print_forced(const struct spec *spec, struct text *out) {
@@ -85,7 +109,7 @@ static void print_attend(const struct spec *spec, struct text *out) {
   static const char *const rests[] = {
       [TAIL_DROP] = "the rest dropped",
       [TAIL_TAYLOR_0] = "each other block by its mean (taylor 0)",
-      [TAIL_TAYLOR_1] = "each other block to first order (taylor 1)",
+      [TAIL_TAYLOR_1] = "each other block token by token to first order (taylor 1)",
       [TAIL_TAYLOR_HYBRID] = "each other block by its mean, all to first order (taylor hybrid)",
   };
   const char *mass = spec->attend.mass_second_order ? ", its mass to second order" : "";
@@ -93,6 +117,15 @@ static void print_attend(const struct spec *spec, struct text *out) {
     text_puts(out, "  attend    every block exactly\n");
   else
     text_printf(out, "  attend    chosen blocks exactly, %s%s\n", rests[spec->attend.rest], mass);
+}
+
+static void print_schedule(const struct spec *spec, struct text *out) {
+  if (spec->half_tile)
+    text_puts(out, "  schedule  an odd last block or 64 of means is half a tile (half_tile)\n");
+  if (spec->lists == LISTS_UNION)
+    text_puts(out,
+              "  schedule  two neighbouring query blocks together: what both lists have is read "
+              "once (lists union)\n");
 }
 
 static void print_method(const struct plan *plan, struct text *out) {
@@ -107,6 +140,10 @@ static void print_method(const struct plan *plan, struct text *out) {
   print_route(spec, out);
   print_forced(spec, out);
   print_attend(spec, out);
+  if (spec->below.kind == BELOW_DENSE)
+    text_printf(out, "  below     %lld tokens every block exactly\n",
+                (long long)spec->below.tokens);
+  print_schedule(spec, out);
   text_puts(out, "  defaults  ");
   explain_defaults(spec, out);
   text_putc(out, '\n');
@@ -114,25 +151,57 @@ static void print_method(const struct plan *plan, struct text *out) {
 
 /* ---- the cost ---- */
 
-static void print_work(const struct plan *plan, const struct costs *c, struct text *out) {
-  text_printf(out, "\nat %lld tokens, batch 1: %lld query blocks, %lld key blocks\n",
-              (long long)c->tokens, (long long)c->query_blocks, (long long)c->key_blocks);
-  text_printf(out, "  a query block reads %lld key blocks exactly: %lld tile%s of %d keys",
-              (long long)c->kept, (long long)c->exact_tiles, c->exact_tiles == 1 ? "" : "s",
-              plan->attend.tile_k);
-  if (c->mean_tiles > 0)
-    text_printf(out, ", then %lld of means", (long long)c->mean_tiles);
-  text_puts(out, plan->attend.first_order ? ", then the first-order term\n" : "\n");
+static const char *plural(double n) {
+  return n == 1 ? "" : "s";
 }
 
-static void print_launch(const struct plan *plan, const struct cost *c, struct text *out) {
+static void print_lists(const struct plan *plan, const struct costs *c, struct text *out) {
+  text_printf(out, "  a query block reads %s%lld key block%s exactly",
+              c->mean_kept < (double)c->kept ? "up to " : "", (long long)c->kept,
+              plural((double)c->kept));
+  if (c->mean_kept < (double)c->kept)
+    text_printf(out, ", %.3g on average", c->mean_kept);
+  text_printf(out, ": %.4g tile%s of %d keys", c->exact_tiles, plural(c->exact_tiles),
+              c->attend->tile_k);
+  if (c->linear_tiles > 0)
+    text_printf(out, ", then %.4g to first order", c->linear_tiles);
+  if (c->mean_tiles > 0)
+    text_printf(out, ", then %.4g of means", c->mean_tiles);
+  text_puts(out, c->attend->first_order ? ", then the first-order term\n" : "\n");
+  if (plan->spec->route.budget == BUDGET_THRESHOLD && !c->attend->dense)
+    text_puts(out,
+              "  (the data decide how many; these are what normally distributed scores give)\n");
+  if (c->attend->pairs)
+    text_printf(out, "  (the data decide what two neighbours share; counted is %g of each list)\n",
+                COST_SHARED);
+}
+
+static void print_work(const struct plan *plan, const struct costs *c, struct text *out) {
+  text_printf(out, "\nat %lld tokens, batch 1: %lld query blocks, %lld key blocks%s\n",
+              (long long)c->tokens, (long long)c->query_blocks, (long long)c->key_blocks,
+              c->attend->dense && plan->routed ? ", dense below the spec's limit" : "");
+  print_lists(plan, c, out);
+}
+
+/* Registers of the loading and of the computing threads. */
+static void print_registers(const struct plan *plan, const struct costs *c,
+                            const struct plan_kernel *kernel, char out[16]) {
   const struct plan_statistics *s = &plan->statistics;
-  const struct plan_attend *a = &plan->attend;
-  char registers[16] = "any";
-  if (c->kernel == &s->kernel)
-    snprintf(registers, sizeof registers, "%d / %d", s->producer_registers, s->consumer_registers);
-  if (c->kernel == &a->kernel)
-    snprintf(registers, sizeof registers, "%d / %d", a->producer_registers, a->consumer_registers);
+  const struct plan_residual *r = &plan->residual;
+  const struct plan_attend *a = c->attend;
+  snprintf(out, 16, "any");
+  if (kernel == &s->kernel)
+    snprintf(out, 16, "%d / %d", s->producer_registers, s->consumer_registers);
+  if (kernel == &r->kernel)
+    snprintf(out, 16, "%d / %d", r->producer_registers, r->consumer_registers);
+  if (kernel == &a->kernel)
+    snprintf(out, 16, "%d / %d", a->producer_registers, a->consumer_registers);
+}
+
+static void print_launch(const struct plan *plan, const struct costs *all, const struct cost *c,
+                         struct text *out) {
+  char registers[16];
+  print_registers(plan, all, c->kernel, registers);
   text_printf(out, "  %-15s  %6lld  %7d  %9s  %8d", c->kernel->entry, (long long)c->ctas,
               c->kernel->threads, registers, c->smem_bytes);
   cell(out, 6, c->flops);
@@ -147,7 +216,7 @@ static void print_costs(const struct plan *plan, const struct costs *c, struct t
   text_printf(out, "  %-15s  %6s  %7s  %9s  %8s  %6s  %6s  %6s  %6s  %8s  %s\n", "kernel", "CTAs",
               "threads", "registers", "smem", "FLOP", "exps", "L2", "memory", "us", "bound");
   for (int i = 0; i < c->n_launches; i++)
-    print_launch(plan, &c->launch[i], out);
+    print_launch(plan, c, &c->launch[i], out);
   double dense = c->dense_flops / t->tensor_flops + t->launch_seconds;
   char digits[16];
   scaled(c->flops, digits);
@@ -161,13 +230,19 @@ static void print_costs(const struct plan *plan, const struct costs *c, struct t
       dense * 1e6);
 }
 
+/* From where on routing pays, and how far from there the spec's `below` is. */
 static void print_crossover(struct arena *arena, const struct plan *plan, struct text *out) {
-  int64_t tokens = cost_crossover(arena, plan);
-  if (tokens > 0)
-    text_printf(out, "  expected to be faster than dense attention from %lld tokens on\n",
-                (long long)tokens);
-  else if (!plan->attend.dense)
+  if (plan->attend.dense)
+    return;
+  int64_t tokens = cost_crossover(arena, plan), below = plan->spec->below.tokens;
+  if (tokens == 0) {
     text_puts(out, "  not expected to be faster than dense attention at any length\n");
+    return;
+  }
+  text_printf(out, "  expected to be faster than dense attention from %lld tokens on\n",
+              (long long)tokens);
+  if (plan->below && (below > 2 * tokens || 2 * below < tokens))
+    text_printf(out, "  `below %lld tokens use dense` is far from that\n", (long long)below);
 }
 
 /* ---- what is built and what is not ---- */
@@ -192,7 +267,7 @@ static void print_rejections(const struct plan *plan, struct text *out) {
 void explain(struct arena *arena, const struct variants *variants, int64_t tokens,
              struct text *out) {
   const struct plan *plan = variants->plans[0];
-  struct costs costs = cost_of(plan, tokens);
+  const struct costs costs = cost_of(plan, tokens);
   print_method(plan, out);
   print_work(plan, &costs, out);
   print_costs(plan, &costs, out);

@@ -30,6 +30,9 @@ void explain_defaults(const struct spec *spec, struct text *out) {
   bool routed = spec->route.kind != ROUTE_NONE;
   if (routed && same(spec->route.score_span, spec->route.span))
     word(out, &start, "score", "mean");
+  if (routed && spec->route.budget == BUDGET_THRESHOLD &&
+      same(spec->route.variance_span, spec->route.span))
+    word(out, &start, "variance", "diagonal");
   if (routed && spec->route.n_always == 0 && spec->route.always_blocks == 0 &&
       spec->route.always_window == 0 && same(spec->route.always_span, spec->route.span))
     word(out, &start, "always", "none");

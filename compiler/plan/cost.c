@@ -3,11 +3,9 @@
    blocks. */
 #include "compiler/plan/cost.h"
 
-enum { ELEMENT = 2, FLOAT = 4, MAX_FORCED = PLAN_MAX_ALWAYS + 1 };
+#include "compiler/plan/kept.h"
 
-struct range {
-  int64_t begin, end; /* blocks */
-};
+enum { ELEMENT = 2, FLOAT = 4 };
 
 static int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
@@ -15,70 +13,6 @@ static int64_t ceil_div(int64_t a, int64_t b) {
 
 static int64_t smaller(int64_t a, int64_t b) {
   return a < b ? a : b;
-}
-
-static int64_t larger(int64_t a, int64_t b) {
-  return a > b ? a : b;
-}
-
-/* ---- how many blocks are kept ---- */
-
-/* Blocks that the tokens [from, to) touch, of those there are. */
-static struct range touched(int64_t from, int64_t to, int64_t tokens, int64_t key) {
-  from = larger(0, from);
-  to = smaller(to, tokens);
-  return from < to ? (struct range){from / key, ceil_div(to, key)} : (struct range){0, 0};
-}
-
-/* How many blocks are in one of |n| ranges: leftmost first, |done| blocks counted so far. */
-static int64_t count_blocks(const struct range *range, int n) {
-  int64_t count = 0, done = 0;
-  for (;;) {
-    const struct range *best = 0;
-    for (int i = 0; i < n; i++)
-      if (range[i].end > done && (!best || range[i].begin < best->begin))
-        best = &range[i];
-    if (!best)
-      return count;
-    count += best->end - larger(best->begin, done);
-    done = best->end;
-  }
-}
-
-/* Blocks around query block |i|. */
-static struct range around(const struct spec *spec, int64_t i, int64_t tokens) {
-  int64_t key = spec->blocks.key, query = spec->blocks.query, width = plan_window(spec) * key;
-  return touched(i * query - width, (i + 1) * query + width, tokens, key);
-}
-
-/* The most blocks that any query block has forced. */
-static int64_t forced_blocks(const struct spec *spec, int64_t tokens) {
-  struct always_tokens always[PLAN_MAX_ALWAYS];
-  struct range range[MAX_FORCED];
-  int n = plan_always(spec, always);
-  for (int i = 0; i < n; i++) {
-    bool is_last = always[i].kind == ALWAYS_TOKENS_LAST;
-    range[i] = touched(is_last ? tokens - always[i].end : always[i].begin,
-                       is_last ? tokens : always[i].end, tokens, spec->blocks.key);
-  }
-  if (plan_window(spec) < 0)
-    return count_blocks(range, n);
-  int64_t most = 0;
-  for (int64_t i = 0; i < ceil_div(tokens, spec->blocks.query); i++) {
-    range[n] = around(spec, i, tokens);
-    most = larger(most, count_blocks(range, n + 1));
-  }
-  return most;
-}
-
-int64_t cost_kept(const struct spec *spec, int64_t tokens) {
-  int64_t blocks = ceil_div(tokens, spec->blocks.key);
-  if (spec->attend.all_exact)
-    return blocks;
-  int64_t kept = spec->route.keep;
-  if (spec->route.budget == BUDGET_DENSITY)
-    kept = larger(1, blocks * spec->route.density.num / spec->route.density.den);
-  return smaller(blocks, larger(kept, forced_blocks(spec, tokens)));
 }
 
 /* ---- launches ---- */
@@ -131,6 +65,19 @@ static void statistics(const struct plan *plan, struct costs *c) {
   bound(plan->target, cost, cost->ctas, 1);
 }
 
+/* k and v once more, for H_j once more. */
+static void residual(const struct plan *plan, struct costs *c) {
+  const struct plan_residual *p = &plan->residual;
+  double d = p->head_dim, kv_heads = plan->spec->shape.kv_heads;
+  int64_t blocks = plan->spec->shape.kv_heads * c->key_blocks;
+  struct cost *cost = launch(c, &p->kernel, smaller(plan->target->sm_count, blocks));
+  cost->flops = (double)blocks * 2 * p->block * d * d;
+  cost->hbm_bytes = kv_heads * (double)c->tokens * 2 * d * ELEMENT +
+                    (kv_heads + plan->target->sm_count - 1) * d * d * FLOAT;
+  cost->l2_bytes = cost->hbm_bytes;
+  bound(plan->target, cost, cost->ctas, 1);
+}
+
 /* Every CTA scores 16 query blocks against all key means: 2 NT D FLOP a row. */
 static void route(const struct plan *plan, struct costs *c) {
   const struct plan_route *p = &plan->route;
@@ -141,7 +88,8 @@ static void route(const struct plan *plan, struct costs *c) {
   int64_t ctas = plan->spec->shape.heads * row_tiles + sums;
   struct cost *cost = launch(c, &p->kernel, ctas);
   double rows = heads * (double)c->query_blocks;
-  double lists = rows * ((double)c->kept + 8) * 4 + rows * nt / 8;
+  double entries = (p->rest_follows ? nt : c->mean_kept) + 8;
+  double lists = rows * entries * 4 + rows * nt / 8;
   double norms = p->term != TERM_NONE ? nt * 8 * FLOAT : 0;
   double parts = p->reduces_h ? (kv_heads + plan->target->sm_count - 1) * d * d * FLOAT : 0;
   double key_bytes = nt * d * ELEMENT + norms; /* of one head */
@@ -152,47 +100,97 @@ static void route(const struct plan *plan, struct costs *c) {
   bound(plan->target, cost, ctas, 1);
 }
 
+/* Tiles of a list of |blocks|, halves counting. */
+static double exact_tiles(const struct plan_attend *p, int64_t blocks) {
+  double parts = p->half_tile ? 2 : 1;
+  return (double)ceil_div(blocks * p->block * (p->half_tile ? 2 : 1), p->tile_k) / parts;
+}
+
+/* What the lists of a head come to. */
+static void count_tiles(const struct spec *spec, const struct plan_attend *p, struct costs *c) {
+  double blocks = 0, tiles = 0;
+  bool alike = plan_window(spec) < 0; /* all lists are as long */
+  int64_t lists = alike ? 1 : c->query_blocks;
+  for (int64_t i = 0; i < lists; i++) {
+    int64_t kept = kept_blocks(spec, c->tokens, i);
+    c->kept = kept > c->kept ? kept : c->kept;
+    blocks += (double)kept;
+    tiles += exact_tiles(p, kept);
+  }
+  c->mean_kept = blocks / (double)lists;
+  c->exact_tiles = tiles / (double)lists;
+  c->mean_tiles = p->means ? exact_tiles(p, ceil_div(c->key_blocks, p->block)) : 0;
+  if (p->linear) /* listed and other blocks share tiles */
+    c->linear_tiles = exact_tiles(p, c->key_blocks) - c->exact_tiles;
+}
+
 /* A tile of q x k takes 4 q k D FLOP, q k exps and 2 k D elements; a mean tile half as much again
-   of FLOP and elements for q^2 . k_variance; the first-order term 2 q D^2 FLOP and D^2 elements. So
-   with query blocks of half the rows every key is read twice as often. */
-static void attend(const struct plan *plan, struct costs *c) {
-  const struct plan_attend *p = &plan->attend;
-  double d = p->head_dim, items = (double)c->items, q = p->tile_q, k = p->tile_k;
-  double tiles = items * (double)(c->exact_tiles + c->mean_tiles);
-  double first_order = p->first_order ? items : 0;
-  double second_order = p->second_order ? items * (double)c->mean_tiles : 0;
+   of FLOP and elements for q^2 . k_variance; the first-order term 2 q D^2 FLOP and D^2 elements;
+   a block of taylor 1 an exp per query in place of one per key. So with query blocks of half the
+   rows every key is read twice as often, but where two neighbours walk together they read means,
+   and what their lists share (COST_SHARED of both), once. */
+static void attend(const struct plan *plan, const struct plan_attend *p, struct costs *c) {
+  double d = p->head_dim, items = (double)c->items, k = p->tile_k;
+  double q = p->pairs ? p->tile_q / 2 : p->tile_q;
+  double lists = plan->spec->shape.heads * (double)c->query_blocks;
+  double first_order = p->first_order ? 1 : 0, squares = p->means && p->second_order ? 0.5 : 0;
+  double tiles = c->exact_tiles + c->linear_tiles + c->mean_tiles * (1 + squares);
+  double loads = tiles;
+  if (p->pairs)
+    loads = c->exact_tiles * (1 - COST_SHARED / 2) + c->mean_tiles * (1 + squares) / 2;
   struct cost *cost = launch(c, &p->kernel, smaller(plan->target->sm_count, c->items));
-  cost->flops = (tiles * 2 + second_order) * 2 * q * k * d + first_order * 2 * q * d * d;
-  cost->exps = tiles * q * k;
-  double columns = (tiles * 2 + second_order) * k; /* of keys, values and variances */
-  cost->l2_bytes = (columns * d + first_order * d * d + items * 2 * q * d) * ELEMENT;
+  cost->flops = lists * (tiles * 4 * q * k * d + first_order * 2 * q * d * d);
+  cost->exps = lists * q * k * (c->exact_tiles + c->mean_tiles + c->linear_tiles / p->block);
+  cost->l2_bytes =
+      (lists * (loads * 2 * k * d + 2 * q * d) + items * first_order * d * d) * ELEMENT;
   double heads = plan->spec->shape.heads + plan->spec->shape.kv_heads; /* q and o, k and v */
   cost->hbm_bytes = heads * (double)c->tokens * d * ELEMENT * 2;
   bound(plan->target, cost, c->items, p->streams);
 }
 
-struct costs cost_of(const struct plan *plan, int64_t tokens) {
-  const struct plan_attend *p = &plan->attend;
+/* |p|: the attend kernel of a call; |spec| says what its lists hold. */
+static struct costs costs_of(const struct plan *plan, const struct spec *spec,
+                             const struct plan_attend *p, int64_t tokens) {
   double n = (double)tokens;
+  int64_t rows = p->pairs ? p->tile_q / 2 : p->tile_q;
   struct costs c = {
       .tokens = tokens,
+      .attend = p,
       .key_blocks = ceil_div(tokens, p->block),
-      .query_blocks = ceil_div(tokens, p->tile_q),
-      .kept = cost_kept(plan->spec, tokens),
-      .dense_flops = 4.0 * plan->spec->shape.heads * n * n * p->head_dim,
+      .query_blocks = ceil_div(tokens, rows),
+      .dense_flops = 4.0 * spec->shape.heads * n * n * p->head_dim,
   };
-  c.items = plan->spec->shape.heads * c.query_blocks;
-  c.exact_tiles = ceil_div(c.kept * p->block, p->tile_k);
-  c.mean_tiles = p->means ? ceil_div(c.key_blocks, p->tile_k) : 0;
-  if (plan->routed) {
+  c.items = spec->shape.heads * ceil_div(tokens, p->tile_q);
+  count_tiles(spec, p, &c);
+  if (!p->dense) {
     statistics(plan, &c);
+    if (plan->wants_residual)
+      residual(plan, &c);
     route(plan, &c);
   }
-  attend(plan, &c);
+  attend(plan, p, &c);
   c.flops = c.launch[c.n_launches - 1].flops;
   for (int i = 0; i < c.n_launches; i++)
     c.seconds += c.launch[i].seconds + plan->target->launch_seconds;
   return c;
+}
+
+static struct costs costs_of_dense(const struct plan *plan, const struct plan_attend *p,
+                                   int64_t tokens) {
+  struct spec dense = *plan->spec;
+  dense.attend.all_exact = true;
+  return costs_of(plan, &dense, p, tokens);
+}
+
+static const struct plan_attend *general(const struct plan *plan) {
+  bool counts = plan->route.threshold; /* lists of any length */
+  return plan->routed && counts ? &plan->attend_edge : &plan->attend;
+}
+
+struct costs cost_of(const struct plan *plan, int64_t tokens) {
+  if (plan->below && tokens < plan->spec->below.tokens)
+    return costs_of_dense(plan, &plan->dense, tokens);
+  return costs_of(plan, plan->spec, general(plan), tokens);
 }
 
 int64_t cost_crossover(struct arena *arena, const struct plan *plan) {
@@ -200,7 +198,8 @@ int64_t cost_crossover(struct arena *arena, const struct plan *plan) {
     return 0;
   const struct plan *dense = plan_dense(arena, plan);
   for (int64_t n = 128; n <= 1 << 17; n += 128)
-    if (cost_of(plan, n).seconds < cost_of(dense, n).seconds)
+    if (costs_of(plan, plan->spec, general(plan), n).seconds <
+        costs_of_dense(plan, &dense->attend, n).seconds)
       return n;
   return 0;
 }

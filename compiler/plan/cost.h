@@ -17,26 +17,30 @@ struct cost { /* one launch; counts of the whole grid */
   const char *bound; /* "tensor", "exp", "L2" or "memory" */
 };
 
+/* The part of two neighbouring lists taken to be alike, where they are walked together. */
+#define COST_SHARED 0.5
+
 struct costs {
   int64_t tokens, key_blocks, query_blocks, items;
-  int64_t kept;        /* key blocks a query block reads exactly */
-  int64_t exact_tiles; /* of an item */
-  int64_t mean_tiles;
-  struct cost launch[3];
+  const struct plan_attend *attend; /* the kernel of this length */
+  int64_t kept;                     /* the most key blocks that a query block reads exactly */
+  double mean_kept;                 /* of all query blocks */
+  double exact_tiles;               /* of a list, of all query blocks; halves with half_tile */
+  double mean_tiles;
+  double linear_tiles; /* taylor 1: of blocks that are not listed */
+  struct cost launch[4];
   int n_launches;
   double flops, dense_flops; /* attention alone, and what dense attention would take */
   double seconds;            /* all launches and their fixed costs */
 };
 
-/* Costs of |plan| for one batch, the spec's heads and Nq = Nk = |tokens| >= 1. */
+/* Costs of |plan| for one batch, the spec's heads and Nq = Nk = |tokens| >= 1, dense where that is
+   below what the spec says. */
 struct costs cost_of(const struct plan *plan, int64_t tokens);
 
 /* The shortest length, in steps of 128 tokens, from which |plan| needs less time than dense
-   attention by these costs; 0 when there is none up to 128 K tokens, or when |plan| is dense. */
+   attention by these costs, whatever `below` says; 0 when there is none up to 128 K tokens, or when
+   |plan| is dense. */
 int64_t cost_crossover(struct arena *arena, const struct plan *plan);
-
-/* Key blocks of |spec| that are read exactly among |key_blocks|: the budget, at least the forced
- * blocks. */
-int64_t cost_kept(const struct spec *spec, int64_t tokens);
 
 #endif

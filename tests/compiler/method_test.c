@@ -94,6 +94,17 @@ int main(int argc, char **argv) {
   /* variances, their sums, sums of H_j: all wanted; only pairs have shared entries */
   const char *none = strstr(method.data, "!pisa.none");
   CHECK(none && none > strstr(method.data, "\"pisa.route\""));
+  spec = hybrid();
+  spec.blocks.query = 64;
+  spec.lists = LISTS_UNION;
+  spec.below.kind = BELOW_DENSE;
+  spec.below.tokens = 1024;
+  text_clear(&method);
+  runs(&context, &spec,
+       "pisa_statistics pisa_route pisa_attend pisa_attend_edge pisa_dense pisa_dense_edge ",
+       &method);
+  CHECK(strstr(method.data, "order = \"shared first\"") && strstr(method.data, "\"union\""));
+  CHECK(strstr(method.data, "\"pisa.attend_below\"") && strstr(method.data, "tokens = 1024"));
   struct spec dense = {.name = "dense",
                        .shape = {.heads = 24, .kv_heads = 24, .head_dim = 128},
                        .blocks = {.query = 128, .key = 64},

@@ -6,6 +6,7 @@
 #include "compiler/pack/pack.h"
 #include "compiler/pack/validation.h"
 #include "dsl/arena.h"
+#include "runtime/abi.def"
 #include "runtime/sha256.h"
 
 #define CHECK(condition)                                                                           \
@@ -121,24 +122,76 @@ static void words(struct arena *arena) {
   code_fini(&code);
 }
 
+/* Thresholds, pairs, and the kernels that only some methods have. */
+static void all_kernels(struct arena *arena) {
+  struct spec one = spec_of(BUDGET_THRESHOLD), two = spec_of(BUDGET_KEEP);
+  one.route.threshold = (struct decimal){25, 10};
+  one.route.variance = VARIANCE_FULL;
+  one.route.term = TERM_LOG_RESIDUAL;
+  one.attend.rest = TAIL_TAYLOR_1;
+  one.below.kind = BELOW_DENSE;
+  one.below.tokens = 2048;
+  two.blocks.query = 64;
+  two.lists = LISTS_UNION;
+  two.below = one.below;
+  struct plan *plans[] = {plan_choose(arena, &one, &target_sm90a, ""),
+                          plan_choose(arena, &two, &target_sm90a, "two")};
+  struct code code = code_of("ptx", "");
+  const struct code *codes[] = {&code, &code};
+  struct variants variants = {.plans = plans, .n = 2};
+  struct pack pack = {.spec = &one, .variants = &variants, .code = codes, .compiler = "test"};
+  struct text out;
+  text_init(&out);
+  pack_write(&pack, &out);
+  CHECK(strstr(out.data, "blocks query=128 key=64 lists=separate\nroute top_k score=mean "
+                         "term=log_residual budget=threshold density=0/1 keep=0 threshold=25/10 "
+                         "variance=full\nattend selected=exact rest=taylor_1 mass=zeroth_order\n"
+                         "below tokens=2048 use=dense\nvalidated no\n"));
+  CHECK(strstr(out.data, "variant 1 two\nblocks query=64 key=64 lists=union\nroute"));
+  const char *at = out.data;
+  static const char *const kernels[] = {"statistics",  "residual", "route",     "attend",
+                                        "attend_edge", "dense",    "dense_edge"};
+  for (int i = 0; at && i < 7; i++) {
+    char line[64];
+    snprintf(line, sizeof line, "\nkernel %s entry=pisa_%s ", kernels[i], kernels[i]);
+    at = strstr(at, line);
+  }
+  CHECK(at && at < strstr(out.data, "variant 1"));
+  CHECK(!strstr(strstr(out.data, "variant 1"), "kernel residual"));
+  CHECK(!strstr(strstr(out.data, "variant 1"), "below"));
+  CHECK(plans[0]->dense.tile_q == PISA_DENSE_QUERY);
+  text_fini(&out);
+  code_fini(&code);
+}
+
 /* Everything that decides code is in the text that decides whether two variants share it. */
 static void tells_code_apart(struct arena *arena) {
-  struct spec specs[6];
-  for (int i = 0; i < 6; i++)
-    specs[i] = spec_of(BUDGET_KEEP);
+  struct spec specs[] = {spec_of(BUDGET_KEEP),     spec_of(BUDGET_KEEP), spec_of(BUDGET_KEEP),
+                         spec_of(BUDGET_KEEP),     spec_of(BUDGET_KEEP), spec_of(BUDGET_KEEP),
+                         spec_of(BUDGET_KEEP),     spec_of(BUDGET_KEEP), spec_of(BUDGET_KEEP),
+                         spec_of(BUDGET_KEEP),     spec_of(BUDGET_KEEP), spec_of(BUDGET_THRESHOLD),
+                         spec_of(BUDGET_THRESHOLD)};
+  enum { N = sizeof specs / sizeof *specs };
   specs[1].attend.mass_second_order = true;
   specs[2].route.term = TERM_LOG_KEY_VARIANCE;
   specs[3].route.always_window = 1;
   specs[4].blocks.key = 128;
   specs[5].blocks.query = 64;
-  struct text text[6];
-  for (int i = 0; i < 6; i++) {
+  specs[6].blocks.query = 64;
+  specs[6].lists = LISTS_UNION;
+  specs[7].half_tile = true;
+  specs[8].route.term = TERM_LOG_RESIDUAL;
+  specs[9].attend.rest = TAIL_TAYLOR_1;
+  specs[10].below.kind = BELOW_DENSE;
+  specs[12].route.variance = VARIANCE_FULL;
+  struct text text[N];
+  for (int i = 0; i < N; i++) {
     text_init(&text[i]);
     plan_print_kernels(plan_choose(arena, &specs[i], &target_sm90a, ""), &text[i]);
     for (int j = 0; j < i; j++)
       CHECK(strcmp(text[i].data, text[j].data) != 0);
   }
-  for (int i = 0; i < 6; i++)
+  for (int i = 0; i < N; i++)
     text_fini(&text[i]);
 }
 
@@ -195,6 +248,7 @@ int main(void) {
   arena_init(&arena);
   writes(&arena);
   words(&arena);
+  all_kernels(&arena);
   tells_code_apart(&arena);
   marks(&arena);
   holds_to_the_plan(&arena);

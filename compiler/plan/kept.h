@@ -1,0 +1,15 @@
+/* kept.h: how many key blocks the query blocks of a spec read exactly at a length. */
+#ifndef PISA_PLAN_KEPT_H
+#define PISA_PLAN_KEPT_H
+
+#include "dsl/spec.h"
+
+/* Key blocks that query block |i| of |tokens| queries and keys reads: its budget, or its forced
+   blocks where these are more; all of them when dense. With a threshold the data decide; this is
+   what scores of a normal distribution give, forced blocks beside. */
+int64_t kept_blocks(const struct spec *spec, int64_t tokens, int64_t i);
+
+/* The most that any query block reads. */
+int64_t kept_most(const struct spec *spec, int64_t tokens);
+
+#endif
