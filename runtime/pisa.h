@@ -170,10 +170,9 @@ pisa_status pisa_launch(const pisa_module *module, const pisa_attention *call, v
 /* ---- the same method on the CPU ------------------------------------------------------------ */
 
 typedef struct pisa_cpu_options {
-  size_t struct_size;   /* sizeof(pisa_cpu_options) */
-  int oracle;           /* 0: float arithmetic, fast; 1: naive double arithmetic, the reference */
-  int threads;          /* 0: all cores */
-  const int32_t *lists; /* NULL: route as the spec says; else lists [B, H, NTq, kept] to use */
+  size_t struct_size; /* sizeof(pisa_cpu_options) */
+  int oracle;         /* 0: float arithmetic, fast; 1: naive double arithmetic, the reference */
+  int threads;        /* 0: all cores */
   void (*progress)(void *user, int64_t done, int64_t total); /* may be NULL; one call at a time */
   void *user;
 } pisa_cpu_options;

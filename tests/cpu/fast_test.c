@@ -121,6 +121,45 @@ static void heads(void) {
   }
 }
 
+/* ||H_j - Hbar|| in float, thresholds of either kind. */
+static void routers(void) {
+  for (int i = 0; i < 12; i++) {
+    struct shape shape = shape_of(i % 2 ? 640 : 777, 2);
+    shape.query = i % 4 < 2 ? 128 : 64;
+    shape.type = i < 6 ? PISA_BF16 : PISA_FP16;
+    shape.log_residual = i % 3 == 0;
+    shape.log_covariance = false;
+    shape.threshold = i % 3 != 0;
+    shape.full_variance = i % 3 == 1;
+    shape.tau = 0.5;
+    if (shape.threshold)
+      shape.kept = 13;
+    compare(shape, 1, 1e-5);
+  }
+}
+
+/* Every sequence of a batch, in turn and backwards: what a longer one left behind does not count.
+ */
+static void sequences(void) {
+  static const int32_t n[] = {300, 17, 0, 129, 256, 64};
+  for (int i = 0; i < 4 * N_TAILS; i++) {
+    struct shape shape = shape_of(300, 2);
+    shape.tail = (enum tail)(i / 4);
+    shape.batch = 6;
+    shape.heads = 4;
+    shape.kv_heads = i % 2 ? 2 : 4;
+    shape.n_q = 70;
+    shape.query = shape.key = i % 4 < 2 ? 64 : 128;
+    shape.type = i % 4 == 1 ? PISA_FP16 : PISA_BF16;
+    shape.second_order = i % 4 == 2;
+    shape.lengths = n;
+    struct sample sample = sample_new(shape, 1);
+    for (int64_t b = 0; b < 6; b++)
+      compare_head(&sample, b, b % 4, 3e-5);
+    sample_free(&sample);
+  }
+}
+
 /* ---- whole jobs ---- */
 
 struct result {
@@ -254,6 +293,28 @@ static void given_lists(void) {
   sample_free(&sample);
 }
 
+/* The lists that come out of a call, given back, change nothing. */
+static void lists_back(void) {
+  static const int32_t n[] = {333, 150};
+  for (int oracle = 0; oracle < 2; oracle++) {
+    struct shape shape = two_heads();
+    shape.lengths = n;
+    struct sample sample = sample_new(shape, 1);
+    struct result routed = run_job(&sample, 2, oracle, NULL);
+    uint16_t *o = calloc((size_t)sample.q_size, sizeof *o);
+    CHECK(o);
+    memcpy(o, sample.o, (size_t)sample.q_size * sizeof *o);
+    struct result given = run_job(&sample, 2, oracle, routed.blocks);
+    CHECK(memcmp(given.o, o, (size_t)sample.q_size * sizeof *o) == 0);
+    CHECK(memcmp(given.lse, routed.lse, 2 * 4 * 333 * sizeof *given.lse) == 0);
+    CHECK(memcmp(given.blocks, routed.blocks, 2 * 4 * 3 * 2 * sizeof *given.blocks) == 0);
+    free(o);
+    result_free(&routed);
+    result_free(&given);
+    sample_free(&sample);
+  }
+}
+
 static int64_t last_done, calls;
 static void count(void *user, int64_t done, int64_t total) {
   CHECK(user == &calls && done == last_done + 1 && total == 2 * 4 * 3);
@@ -309,6 +370,9 @@ static const struct {
     {"groups", groups},
     {"progress", progress},
     {"far_apart", far_apart},
+    {"routers", routers},
+    {"sequences", sequences},
+    {"lists_back", lists_back},
 };
 
 int main(int argc, char **argv) {

@@ -76,6 +76,46 @@ static void second_order_by_hand(enum executor executor) {
   }
 }
 
+/* Block 0 as by_hand; the |n| - 64 tokens of block 1 have k = (b +- a) e0 and v = e3 +- e1
+   alternating. With q = e0 they weigh w (1 +- a), w = e^b or, to second order, e^(b + a^2 / 2), so
+   l = 64 + (n - 64) w,  o = (64 e2 + (n - 64) w (e3 + a e1)) / l. */
+static void linear_case(enum executor executor, int64_t n, bool second_order) {
+  const double a = 0.5, b = 0.25, w = exp(second_order ? b + a * a / 2 : b);
+  const double tail = (double)(n - 64) * w, l = 64 + tail;
+  struct shape shape = shape_of(n, 1);
+  shape.tail = TAYLOR_1;
+  shape.second_order = second_order;
+  struct sample sample = sample_new(shape, 0);
+  struct cpu_problem *p = &sample.problem;
+  const int32_t lists[] = {0};
+  p->scale = 1;
+  memset(sample.k, 0, (size_t)sample.k_size * sizeof *sample.k);
+  memset(sample.v, 0, (size_t)sample.k_size * sizeof *sample.v);
+  for (int64_t t = 0; t < n; t++) {
+    set(&sample, &p->v, 0, 0, t, t < 64 ? 2 : 3, 1);
+    if (t >= 64)
+      set(&sample, &p->v, 0, 0, t, 1, t % 2 ? 1 : -1);
+    set(&sample, &p->k, 0, 0, t, 0, t < 64 ? 0 : t % 2 ? b + a : b - a);
+    set(&sample, &p->q, 0, 0, t, 0, 1);
+  }
+  struct output out = run_head(&sample, executor, 0, 0, lists);
+  const double wanted[] = {0, a * tail / l, 64 / l, tail / l};
+  for (int64_t t = 0; t < n; t++) {
+    for (int d = 0; d < 64; d++)
+      CHECK_AT_MOST(fabs(out.o[t * 64 + d] - (d < 4 ? wanted[d] : 0)), tolerance(executor));
+    CHECK_AT_MOST(fabs(out.lse[t] - log(l)), tolerance(executor));
+  }
+  output_free(&out);
+  sample_free(&sample);
+}
+
+static void linear(enum executor executor) {
+  for (int second = 0; second < 2; second++) {
+    linear_case(executor, 128, second);
+    linear_case(executor, 100, second);
+  }
+}
+
 /* In fp16 h_sum is stored 64-fold. As by_hand, with q = e0, k = +-a e0, v = +-b e1 in block 1 and 0
    in block 0: h_sum = a b / 2 = (1 + 2^-10) 2^-16 at [0][1], whose last bit no plain fp16 number of
    this size has, and o = h_sum / 2 e1. */
@@ -149,7 +189,7 @@ static const struct {
 } cases[] = {
     {"by_hand", by_hand},         {"second_order_by_hand", second_order_by_hand},
     {"small_h_sum", small_h_sum}, {"key_variance", key_variance},
-    {"one_token", one_token},
+    {"one_token", one_token},     {"linear", linear},
 };
 
 int main(int argc, char **argv) {

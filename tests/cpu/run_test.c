@@ -137,6 +137,68 @@ static void takes_lists(const pisa_pack *pack, struct arrays *a) {
   }
 }
 
+static void takes_lengths(const pisa_pack *pack, struct arrays *a) {
+  static float whole[B * H * N];
+  const int32_t all = 5 * N, none = 0;
+  pisa_attention call = call_of(a);
+  int64_t kept;
+  writes_all(pack, a, 0);
+  memcpy(whole, a->lse, sizeof whole);
+  call.k_lengths = &all;
+  CHECK_OK(pisa_kept_blocks(pack, 0, &call, &kept, &error), error);
+  CHECK(kept == KEPT);
+  CHECK_OK(pisa_cpu_run(pack, 0, &call, NULL, &error), error);
+  CHECK(memcmp(whole, a->lse, sizeof whole) == 0);
+  call.k_lengths = &none;
+  CHECK_OK(pisa_cpu_run(pack, 0, &call, NULL, &error), error);
+  for (int i = 0; i < B * H * N * D; i++)
+    CHECK(a->o[i] == 0);
+  for (int i = 0; i < B * H * N; i++)
+    CHECK(a->lse[i] == -INFINITY);
+  for (int i = 0; i < B * H * NTQ * KEPT; i++)
+    CHECK(a->blocks[i] == -1);
+}
+
+/* A call shorter than `below` is dense, and has no lists. */
+static void short_is_dense(struct arrays *a) {
+  static float whole[B * H * N];
+  pisa_pack *dense = pack_of(&(struct sample_spec){.dense = true});
+  pisa_pack *below = pack_of(&(struct sample_spec){.below = "below tokens=201 use=dense\n"});
+  pisa_pack *routed = pack_of(&(struct sample_spec){.below = "below tokens=200 use=dense\n"});
+  pisa_attention call = call_of(a);
+  CHECK_OK(pisa_cpu_run(routed, 0, &call, NULL, &error), error);
+  CHECK_FAILS(pisa_cpu_run(below, 0, &call, NULL, &error), PISA_INVALID_ARGUMENT, error, "blocks");
+  call.blocks = NULL;
+  CHECK_OK(pisa_cpu_run(below, 0, &call, NULL, &error), error);
+  memcpy(whole, a->lse, sizeof whole);
+  call.keep = 0;
+  CHECK_OK(pisa_cpu_run(dense, 0, &call, NULL, &error), error);
+  CHECK(memcmp(whole, a->lse, sizeof whole) == 0);
+  pisa_pack_close(dense);
+  pisa_pack_close(below);
+  pisa_pack_close(routed);
+}
+
+/* A pack's threshold chooses; density and keep are refused. */
+static void takes_thresholds(struct arrays *a) {
+  static int32_t blocks[B * H * NTQ * NT];
+  pisa_pack *pack = pack_of(&(struct sample_spec){
+      .route = "top_k score=mean term=log_residual budget=threshold density=0/1 keep=0 "
+               "threshold=5/10 variance=full",
+      .attend = "selected=exact rest=taylor_1 mass=second_order"});
+  pisa_attention call = call_of(a);
+  call.blocks = blocks;
+  CHECK_FAILS(pisa_cpu_run(pack, 0, &call, NULL, &error), PISA_INVALID_ARGUMENT, error, "keep");
+  call.keep = 0;
+  for (int oracle = 0; oracle < 2; oracle++) {
+    const pisa_cpu_options options = {.struct_size = sizeof options, .oracle = oracle};
+    CHECK_OK(pisa_cpu_run(pack, 0, &call, &options, &error), error);
+    for (int i = 0; i < B * H * NTQ; i++)
+      CHECK(blocks[NT * i] >= 0);
+  }
+  pisa_pack_close(pack);
+}
+
 /* The outcome does not depend on the executor's kind beyond rounding: lse agrees closely. */
 static void agrees(const pisa_pack *pack, struct arrays *a) {
   static float fast[B * H * N];
@@ -174,6 +236,9 @@ int main(void) {
   refuses_calls(pack, a);
   refuses_options(pack, a);
   takes_lists(pack, a);
+  takes_lengths(pack, a);
+  takes_thresholds(a);
+  short_is_dense(a);
   dense_refuses_lists(a);
   causal_is_not_there(a);
   pisa_pack_close(pack);

@@ -78,6 +78,7 @@ struct sample sample_new(struct shape s, double spread) {
                             .kv_heads = s.kv_heads,
                             .n_q = s.n_q,
                             .n_k = s.n_k,
+                            .lengths = s.lengths,
                             .kept = s.kept,
                             .window = s.windowed && s.tail != DENSE ? s.window : -1,
                             .scale = (double)(float)(1 / sqrt(s.head_dim))};
@@ -227,7 +228,7 @@ double relative_error(const double *x, const double *y, int64_t n) {
 double largest_difference(const double *x, const double *y, int64_t n) {
   double largest = 0;
   for (int64_t i = 0; i < n; i++)
-    if (!(fabs(x[i] - y[i]) <= largest))
+    if (x[i] != y[i] && !(fabs(x[i] - y[i]) <= largest))
       largest = fabs(x[i] - y[i]);
   return largest;
 }

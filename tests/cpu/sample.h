@@ -24,7 +24,8 @@ struct shape {
   bool threshold, full_variance;                   /* |kept| is a list's room then */
   double tau;
   bool windowed, bnhd;
-  int64_t window; /* counts if windowed */
+  int64_t window;         /* counts if windowed */
+  const int32_t *lengths; /* [B] or NULL */
 };
 
 struct sample {
