@@ -5,115 +5,20 @@
 
 #include <string.h>
 
+#include "tests/runtime/calls.h"
 #include "tests/runtime/check.h"
-#include "tests/runtime/expect.h"
-#include "tests/runtime/fake_cuda.h"
-#include "tests/runtime/sample_pack.h"
-
-enum { D = 128 };
-static const struct fake_cuda *fake;
-
-/* The linker sends the library's allocations through here (--wrap in CMakeLists.txt). */
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t n, size_t size);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t n, size_t size);
-static int n_allocations;
-
-void *__wrap_malloc(size_t size) {
-  n_allocations++;
-  return __real_malloc(size);
-}
-
-void *__wrap_calloc(size_t n, size_t size) {
-  n_allocations++;
-  return __real_calloc(n, size);
-}
-
-/* Addresses far apart: no array of these tests is longer than 4 GiB. */
-static void *address(int i) {
-  return (void *)((uintptr_t)i << 36);
-}
-
-static pisa_tensor bhnd(int i, int64_t heads, int64_t n) {
-  return (pisa_tensor){address(i), {heads * n * D, n * D, D, 1}};
-}
-
-static pisa_tensor bnhd(int i, int64_t heads, int64_t n) {
-  return (pisa_tensor){address(i), {n * heads * D, D, heads * D, 1}};
-}
-
-static pisa_attention make_call(int64_t batch, int64_t heads, int64_t n_q, int64_t n_k,
-                                bool is_bnhd) {
-  pisa_tensor (*tensor)(int, int64_t, int64_t) = is_bnhd ? bnhd : bhnd;
-  return (pisa_attention){.struct_size = sizeof(pisa_attention),
-                          .batch = batch,
-                          .heads = heads,
-                          .kv_heads = heads,
-                          .n_q = n_q,
-                          .n_k = n_k,
-                          .q = tensor(1, heads, n_q),
-                          .k = tensor(2, heads, n_k),
-                          .v = tensor(3, heads, n_k),
-                          .o = tensor(4, heads, n_q),
-                          .lse = address(5),
-                          .blocks = address(6)};
-}
-
-static pisa_module *load_module(const struct sample_spec *spec) {
-  struct sample sample;
-  pisa_error error;
-  pisa_pack *pack = NULL;
-  pisa_module *module = NULL;
-  sample_make(spec, &sample);
-  CHECK_OK(pisa_pack_read(sample.bytes, sample.size, &pack, &error), error);
-  fake->reset();
-  n_allocations = 0;
-  CHECK_OK(pisa_module_load(pack, 0, 0, &module, &error), error);
-  CHECK(n_allocations > 0); /* or the counter counts nothing */
-  pisa_pack_close(pack);
-  sample_free(&sample);
-  return module;
-}
-
-static pisa_status launch(const pisa_module *module, const pisa_attention *call,
-                          pisa_error *error) {
-  size_t bytes = 0;
-  pisa_status status = pisa_workspace_size(module, call, &bytes, error);
-  return status ? status : pisa_launch(module, call, address(7), bytes, address(9), error);
-}
 
 static int64_t eighth(int64_t n_k) {
   int64_t k = ceil_div(n_k, 64) / 8;
   return k ? k : 1;
 }
 
-static void check_call(const pisa_module *module, const struct expect *expect) {
-  pisa_error error;
-  size_t bytes = 0;
-  CHECK_OK(pisa_workspace_size(module, &expect->call, &bytes, &error), error);
-  CHECK_INT((long long)bytes, (long long)expect_bytes(expect));
-  fake->reset();
-  n_allocations = 0;
-  CHECK_OK(pisa_launch(module, &expect->call, expect->workspace, bytes, expect->stream, &error),
-           error);
-  CHECK_INT(n_allocations, 0);
-  CHECK_INT(fake->calls(NULL), fake->calls("cuLaunchKernelEx") +
-                                   fake->calls("cuTensorMapEncodeTiled") +
-                                   fake->calls("cuCtxGetCurrent"));
-  expect_launches(expect, fake);
-}
-
 static void check_shape(const pisa_module *module, const pisa_attention *call, int64_t kept) {
-  const struct expect expect = {.call = *call,
-                                .d = D,
-                                .kept = kept,
-                                .type = CU_TENSOR_MAP_BFLOAT16,
-                                .query = 128,
-                                .key = 64,
-                                .window = -1,
-                                .workspace = address(7),
-                                .stream = address(9)};
+  struct expect expect = expect_default(call, kept);
+  if (call->keep)
+    expect.num = 0, expect.den = 1, expect.budget = call->keep;
+  if (call->density == 1)
+    expect.num = expect.den = 1000000000;
   check_call(module, &expect);
 }
 
@@ -148,15 +53,9 @@ static void check_other_shapes(void) {
     call.k = tokens_first(2, kv_heads, call.n_k, d);
     call.v = tokens_first(3, kv_heads, call.n_k, d);
     call.o = tokens_first(4, heads, call.n_q, d);
-    const struct expect expect = {.call = call,
-                                  .d = d,
-                                  .kept = cases[i].kept,
-                                  .type = cases[i].type,
-                                  .query = 128,
-                                  .key = 64,
-                                  .window = -1,
-                                  .workspace = address(7),
-                                  .stream = address(9)};
+    struct expect expect = expect_default(&call, cases[i].kept);
+    expect.d = d;
+    expect.type = cases[i].type;
     check_call(module, &expect);
     pisa_module_unload(module);
   }
@@ -168,30 +67,81 @@ static void check_other_blocks(void) {
     const char *blocks, *always;
     int64_t query, key, window, n_q, n_k, kept;
     bool second_order;
+    bool uneven; /* more blocks are forced for some query block than the density gives */
+    int64_t tokens[2];
   } cases[] = {
-      {"query=64 key=64", NULL, 64, 64, -1, 300, 3000, 5, false},
-      {"query=64 key=64", "always window=2\n", 64, 64, 2, 1000, 640, 5, true},
-      {"query=128 key=64", "always window=0\n", 128, 64, 0, 1000, 640, 2, true},
-      {"query=128 key=64", "always window=9\n", 128, 64, 9, 4096, 4096, 20, false},
-      {"query=128 key=128", NULL, 128, 128, -1, 5000, 2048, 2, true},
-      {"query=128 key=128", NULL, 128, 128, -1, 130, 2112, 2, false},
-      {"query=128 key=128", "always first=1\nalways window=1\n", 128, 128, 1, 4429, 4429, 4, true}};
+      {"query=64 key=64 lists=separate", NULL, 64, 64, -1, 300, 3000, 5, false, false, {0, 0}},
+      {"query=64 key=64 lists=separate",
+       "always window=2\n",
+       64,
+       64,
+       2,
+       1000,
+       640,
+       5,
+       true,
+       true,
+       {0, 0}},
+      {"query=128 key=64 lists=separate",
+       "always window=0\n",
+       128,
+       64,
+       0,
+       1000,
+       640,
+       2,
+       true,
+       true,
+       {0, 0}},
+      {"query=128 key=64 lists=separate",
+       "always window=0\n",
+       128,
+       64,
+       0,
+       1000,
+       1024,
+       2,
+       true,
+       false,
+       {0, 0}},
+      {"query=128 key=64 lists=separate",
+       "always window=9\n",
+       128,
+       64,
+       9,
+       4096,
+       4096,
+       20,
+       false,
+       true,
+       {0, 0}},
+      {"query=128 key=128 lists=separate", NULL, 128, 128, -1, 5000, 2048, 2, true, false, {0, 0}},
+      {"query=128 key=128 lists=separate", NULL, 128, 128, -1, 130, 2112, 2, false, false, {0, 0}},
+      {"query=128 key=128 lists=separate",
+       "always first=1\nalways window=1\n",
+       128,
+       128,
+       1,
+       4429,
+       4429,
+       4,
+       true,
+       false,
+       {0, 1}}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     const char *attend = cases[i].second_order
                              ? "selected=exact rest=taylor_hybrid mass=second_order"
                              : "selected=exact rest=taylor_hybrid mass=zeroth_order";
     pisa_module *module = load_module(&(struct sample_spec){
         .blocks = cases[i].blocks, .always = cases[i].always, .attend = attend});
-    const struct expect expect = {.call = make_call(2, 3, cases[i].n_q, cases[i].n_k, i % 2),
-                                  .d = D,
-                                  .kept = cases[i].kept,
-                                  .type = CU_TENSOR_MAP_BFLOAT16,
-                                  .query = cases[i].query,
-                                  .key = cases[i].key,
-                                  .second_order = cases[i].second_order,
-                                  .window = cases[i].window,
-                                  .workspace = address(7),
-                                  .stream = address(9)};
+    const pisa_attention call = make_call(2, 3, cases[i].n_q, cases[i].n_k, i % 2);
+    struct expect expect = expect_default(&call, cases[i].kept);
+    expect.query = cases[i].query;
+    expect.key = cases[i].key;
+    expect.second_order = cases[i].second_order;
+    expect.window = cases[i].window;
+    expect.uneven = cases[i].uneven;
+    memcpy(expect.always, cases[i].tokens, sizeof cases[i].tokens);
     check_call(module, &expect);
     pisa_module_unload(module);
   }
@@ -228,17 +178,15 @@ static void check_shapes(void) {
   pisa_module_unload(module);
 }
 
+/* Forced ranges travel as tokens; the last 100 begin at -100. */
 static void check_always(void) {
-  pisa_error error;
   pisa_module *module = load_module(&(struct sample_spec){
       .always = "always first=256\nalways last=100\nalways range=1000..1001\n"});
-  pisa_attention call = make_call(1, 2, 4096, 4100, false);
-  fake->reset();
-  CHECK_OK(launch(module, &call, &error), error);
-  const int64_t wanted[8] = {0, 4, 62, 65, 15, 16, 0, 0};
-  for (int i = 0; i < 8; i++)
-    CHECK_INT(whole(fake->launch(1), PISA_ROUTE_always_0_begin + i), wanted[i]);
-  CHECK_INT(whole(fake->launch(1), PISA_ROUTE_keep), 8);
+  const pisa_attention call = make_call(1, 2, 4096, 4100, false);
+  const int64_t tokens[8] = {0, 256, -100, 0, 1000, 1001, 0, 0};
+  struct expect expect = expect_default(&call, 8);
+  memcpy(expect.always, tokens, sizeof tokens);
+  check_call(module, &expect);
   pisa_module_unload(module);
 }
 
@@ -247,11 +195,12 @@ static void check_drop(void) {
   pisa_error error;
   size_t bytes = 0;
   pisa_module *module = load_module(
-      &(struct sample_spec){.route = "top_k score=mean term=none budget=keep density=0/1 keep=4",
+      &(struct sample_spec){.route = "top_k score=mean term=none budget=keep density=0/1 keep=4 "
+                                     "threshold=0/1 variance=diagonal",
                             .attend = "selected=exact rest=drop"});
   pisa_attention call = make_call(1, 2, 1024, 1024, false);
   CHECK_OK(pisa_workspace_size(module, &call, &bytes, &error), error);
-  CHECK_INT((long long)bytes, 2 * (2 * 2 * 16 * D) + 4 * 2 * 8 * 12 + 4 * 2 * 8 * 4);
+  CHECK_INT((long long)bytes, 2 * (2 * 2 * 16 * D) + 4 * 2 * 8 * 12 + 4 * 2 * 8 * 4 + 256);
   fake->reset();
   CHECK_OK(launch(module, &call, &error), error);
   const struct fake_launch *statistics = fake->launch(0), *route = fake->launch(1);
@@ -266,6 +215,8 @@ static void check_drop(void) {
   CHECK(is_zero(&attend->params[PISA_ATTEND_h_sum].map));
   CHECK(is_zero(&attend->params[PISA_ATTEND_k_variance].map));
   CHECK(whole(attend, PISA_ATTEND_lists) && whole(attend, PISA_ATTEND_masks));
+  CHECK(!whole(route, PISA_ROUTE_shared) && !whole(attend, PISA_ATTEND_shared));
+  CHECK_INT(whole(attend, PISA_ATTEND_counts), whole(route, PISA_ROUTE_counts));
   pisa_module_unload(module);
 }
 
@@ -298,6 +249,7 @@ static void check_dense(void) {
     CHECK(!strcmp(attend->entry, tokens[i] == 128 ? "pisa_attend" : "pisa_attend_edge"));
     CHECK_INT(whole(attend, PISA_ATTEND_keep), ceil_div(tokens[i], 64));
     CHECK(!whole(attend, PISA_ATTEND_lists) && !whole(attend, PISA_ATTEND_masks));
+    CHECK(!whole(attend, PISA_ATTEND_counts) && !whole(attend, PISA_ATTEND_lengths));
     CHECK(is_zero(&attend->params[PISA_ATTEND_k_mean].map));
   }
   pisa_module_unload(module);
