@@ -148,7 +148,8 @@ static pisa_status take_dtype(const struct header *header) {
     }
   return pisa_fail(
       header->error, PISA_UNSUPPORTED,
-      "'%s' has dtype '%s', expected '<f4' (float32), '<f2' (float16) or '<u2' (bfloat16 bits)%s",
+      "'%s' has dtype '%s', expected '<f4' (float32), '<f2' (float16), '<u2' (bfloat16 bits) or "
+      "'<i4' (int32)%s",
       header->path, header->descr,
       header->descr[0] == '>' ? "; big-endian files are not read" : "");
 }

@@ -2,6 +2,7 @@
 
        run.c ......... options and files in, files out
        run_host.c .... the call: arrays in the pack's type, checked against the pack
+       run_lists.c ... its lengths and the block lists to read
        run_device.c .. the call on a GPU */
 #ifndef PISA_TOOL_RUN_H
 #define PISA_TOOL_RUN_H
@@ -19,12 +20,16 @@ struct run_call {
   int64_t q_size, k_size;  /* elements of q and o, of k and v */
   float *lse;              /* [B, H, Nq], or NULL */
   int32_t *blocks;         /* [B, H, NTq, kept], or NULL */
+  int32_t *lists;          /* [B, H, NTq, n_listed], or NULL */
+  int32_t *lengths;        /* [B], or NULL */
 };
 
 struct run_wish { /* what the command line asks for */
   bool bnhd, lse, blocks;
   double density, scale;
   int64_t keep;
+  const char *lists;   /* a file, or NULL */
+  const char *lengths; /* a file, or "n,n,...", or NULL */
 };
 
 /* Makes |out| from the arrays of the files; |out->pack| and |out->variant| are set. Free also after
@@ -32,6 +37,10 @@ struct run_wish { /* what the command line asks for */
 pisa_status run_call_init(struct run_call *out, const struct array *q, const struct array *k,
                           const struct array *v, const struct run_wish *wish, pisa_error *error);
 void run_call_free(struct run_call *call);
+
+/* Set |c->lists| and |c->lengths|, and the call with them, from |wish|; its sizes are set. */
+pisa_status run_add_lists(struct run_call *c, const struct run_wish *wish, pisa_error *error);
+pisa_status run_add_lengths(struct run_call *c, const struct run_wish *wish, pisa_error *error);
 
 /* The call on CUDA device |ordinal|: arrays there and back. */
 pisa_status run_on_device(const struct run_call *call, int ordinal, pisa_error *error);

@@ -8,12 +8,14 @@ struct buffer { /* a host array and its twin on the device */
   bool is_output;
 };
 
-enum { Q, K, V, O, LSE, BLOCKS, N_BUFFERS };
+enum { Q, K, V, O, LSE, BLOCKS, LISTS, LENGTHS, N_BUFFERS };
 
 static void list_buffers(const struct run_call *c, struct buffer buffers[N_BUFFERS]) {
   size_t rows = (size_t)(c->call.batch * c->call.heads);
   size_t lse = rows * (size_t)c->call.n_q * sizeof(float);
   size_t blocks = rows * (size_t)(c->q_blocks * c->kept) * sizeof(int32_t);
+  size_t lists = rows * (size_t)(c->q_blocks * c->call.n_listed) * sizeof(int32_t);
+  size_t lengths = (size_t)c->call.batch * sizeof(int32_t);
   size_t q = (size_t)c->q_size * sizeof(uint16_t), k = (size_t)c->k_size * sizeof(uint16_t);
   buffers[Q] = (struct buffer){.host = c->q, .bytes = q};
   buffers[K] = (struct buffer){.host = c->k, .bytes = k};
@@ -22,6 +24,8 @@ static void list_buffers(const struct run_call *c, struct buffer buffers[N_BUFFE
   buffers[LSE] = (struct buffer){.host = c->lse, .bytes = c->lse ? lse : 0, .is_output = true};
   buffers[BLOCKS] =
       (struct buffer){.host = c->blocks, .bytes = c->blocks ? blocks : 0, .is_output = true};
+  buffers[LISTS] = (struct buffer){.host = c->lists, .bytes = c->lists ? lists : 0};
+  buffers[LENGTHS] = (struct buffer){.host = c->lengths, .bytes = c->lengths ? lengths : 0};
 }
 
 static pisa_status upload(const struct pisa_device *device, struct buffer *buffers,
@@ -57,6 +61,8 @@ static pisa_status launch(const struct pisa_device *device, const struct run_cal
   call.o.data = buffers[O].device;
   call.lse = buffers[LSE].device;
   call.blocks = buffers[BLOCKS].device;
+  call.lists = buffers[LISTS].device;
+  call.k_lengths = buffers[LENGTHS].device;
   pisa_status status = pisa_workspace_size(module, &call, &bytes, error);
   if (!status && bytes)
     status = pisa_device_alloc(device, bytes, &workspace, error);

@@ -126,7 +126,10 @@ pisa_status run_call_init(struct run_call *c, const struct array *q, const struc
                              .density = wish->density,
                              .keep = wish->keep,
                              .scale = (float)wish->scale};
-  return add_outputs(c, wish, error);
+  status = run_add_lists(c, wish, error);
+  if (!status)
+    status = run_add_lengths(c, wish, error);
+  return status ? status : add_outputs(c, wish, error);
 }
 
 void run_call_free(struct run_call *c) {
@@ -136,4 +139,6 @@ void run_call_free(struct run_call *c) {
   free(c->o);
   free(c->lse);
   free(c->blocks);
+  free(c->lists);
+  free(c->lengths);
 }

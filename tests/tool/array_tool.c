@@ -1,9 +1,10 @@
 /* array_tool.c: makes and compares array files for the command-line tests.
      make FILE TYPE SEED B H N D   seeded normal numbers, rounded to bfloat16, stored as TYPE
+     ints FILE DxDx... N N ...     int32 numbers, again and again until the array is full
      show FILE                     prints "float32 [1, 2, 3, 4]"
-     same A B LIMIT                shapes equal and relative L2 difference of the values at most
-   LIMIT swap IN OUT                   exchanges the middle two of four dimensions print FILE prints
-   the values */
+     same A B LIMIT                shapes equal, relative L2 difference of the values at most LIMIT
+     swap IN OUT                   exchanges the middle two of four dimensions
+     print FILE                    prints the values */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,6 +48,23 @@ static int make(char **argv) {
     values[i] = cpu_to_bf16((float)normal(&seed));
   array_from_type(&a, PISA_BF16, values);
   free(values);
+  pisa_status status = array_write(argv[0], "x", &a, &error);
+  array_free(&a);
+  return status ? fail(&error) : 0;
+}
+
+static int ints(char **argv) {
+  pisa_error error;
+  struct array a = {.type = ARRAY_I32};
+  int64_t n_values = 0;
+  for (char *at = argv[1]; a.rank == 0 || *at++ == 'x';)
+    a.shape[a.rank++] = strtoll(at, &at, 10);
+  while (argv[2 + n_values])
+    n_values++;
+  int32_t *data = malloc((size_t)array_elements(&a) * sizeof *data);
+  for (int64_t i = 0; i < array_elements(&a); i++)
+    data[i] = (int32_t)atol(argv[2 + i % n_values]);
+  a.data = data;
   pisa_status status = array_write(argv[0], "x", &a, &error);
   array_free(&a);
   return status ? fail(&error) : 0;
@@ -124,18 +142,16 @@ static int swap(char **argv) {
 
 static const struct {
   const char *name;
-  int n_args;
+  int least, most; /* arguments */
   int (*run)(char **argv);
-} commands[] = {{"make", 7, make},
-                {"show", 1, show},
-                {"same", 3, same},
-                {"swap", 2, swap},
-                {"print", 1, print}};
+} commands[] = {{"make", 7, 7, make}, {"ints", 3, 1000, ints}, {"show", 1, 1, show},
+                {"same", 3, 3, same}, {"swap", 2, 2, swap},    {"print", 1, 1, print}};
 
 int main(int argc, char **argv) {
   for (size_t i = 0; argc >= 2 && i < sizeof commands / sizeof *commands; i++)
-    if (strcmp(argv[1], commands[i].name) == 0 && argc == 2 + commands[i].n_args)
+    if (strcmp(argv[1], commands[i].name) == 0 && argc - 2 >= commands[i].least &&
+        argc - 2 <= commands[i].most)
       return commands[i].run(argv + 2);
-  fprintf(stderr, "usage: array_tool make|show|same|swap|print ...\n");
+  fprintf(stderr, "usage: array_tool make|ints|show|same|swap|print ...\n");
   return 2;
 }

@@ -93,6 +93,57 @@ $pisa run drop.pack $cpu -o drop.npy
 $pisa run hybrid.pack $cpu -o o.npy --keep 1 --blocks ids.npy
 [ "$($array print ids.npy | sort -u)" = 15 ] || fail "--keep 1 does not read the always-set"
 
+# given lists: what came out goes in, for all batches or for each; any order, repeated, with ids that are no block
+run="$pisa run hybrid.pack $cpu -o given.npy --lse given_lse.npy --blocks given_ids.npy"
+$run --blocks-in fast_ids.npy
+$array same given.npy fast.npy 0
+$array same given_lse.npy fast_lse.npy 0
+$array same given_ids.npy fast_ids.npy 0
+$array ints each.npy 4x3x3 9 2 -1
+$array ints all.safetensors:ids 2x4x3x4 2 16 9 2
+$run --blocks-in each.npy
+prints "int32 [2, 4, 3, 3]" $array show given_ids.npy
+[ "$($array print given_ids.npy | sort -n | uniq -c | tr -s ' \n' ' ')" = " 24 -1 24 2 24 9 " ] || fail "blocks of each.npy"
+mv given.npy each_o.npy
+$run --blocks-in all.safetensors:ids --oracle
+$array same given.npy each_o.npy 5e-4
+! $array same given.npy fast.npy 1e-2 2>/dev/null || fail "--blocks-in changes nothing"
+
+# lengths: 1000 keys each are all; others count, one by one or from a file
+run="$pisa run hybrid.pack $cpu -o short.npy --lse short_lse.npy"
+$run --k-lengths 1000,1000
+$array same short.npy fast.npy 0
+$run --k-lengths 0,130 --blocks short_ids.npy
+prints "int32 [2, 4, 3, " $array show short_ids.npy
+$array print short_lse.npy | head -1 | grep -q inf || fail "a sequence without keys has a finite lse"
+mv short_lse.npy by_numbers.npy
+$array ints lengths.npy 2 0 130
+$run --k-lengths lengths.npy --blocks-in each.npy
+! $array same short_lse.npy by_numbers.npy 1e-3 2>/dev/null || fail "lengths and lists do not go together"
+$run --k-lengths=lengths.npy --oracle
+$array print short_lse.npy >a
+$array print by_numbers.npy >b
+paste a b | awk '$1 != $2 && ($1 - $2) ^ 2 > 1e-8 { exit 1 }' || fail "lengths from a file differ"
+
+refuse 1 "has type float32, expected int32" $run --blocks-in q.npy
+refuse 1 "has type float32, expected int32" $run --k-lengths q.npy
+refuse 1 "'all.safetensors:ids' has shape [2, 4, 3, 4], expected [2]" $run --k-lengths all.safetensors:ids
+$array ints wrong.npy 4x2x3 0
+refuse 1 "'wrong.npy' has shape [4, 2, 3], expected [2, 4, 3, K] or [4, 3, K]" $run --blocks-in wrong.npy
+$array ints wrong.npy 1x4x3x3 0
+refuse 1 "expected [2, 4, 3, K]" $run --blocks-in wrong.npy
+refuse 1 "expected [2, 4, 3, K]" $run --blocks-in lengths.npy
+$array ints wrong.npy 4x3x17 0
+refuse 1 "n_listed" $run --blocks-in wrong.npy
+refuse 1 "keep" $run --blocks-in each.npy --keep 2
+refuse 1 "dense" $pisa run dense.pack $cpu -o o.npy --blocks-in each.npy
+refuse 1 "--k-lengths is '5', expected 2 numbers" $run --k-lengths 5
+refuse 1 "--k-lengths is '5,6,7', expected 2 numbers" $run --k-lengths 5,6,7
+refuse 1 "batch 1 has 1001 keys, but must have 0 to 1000" $run --k-lengths 5,1001
+refuse 1 "batch 0 has -1 keys" $run --k-lengths -1,3
+refuse 2 "cannot open 'absent.npy'" $run --k-lengths absent.npy
+refuse 2 "cannot open 'absent.npy'" $run --blocks-in absent.npy
+
 # refusals of the user's input
 refuse 1 "usage:" $pisa
 refuse 1 "no command 'walk'" $pisa walk

@@ -25,11 +25,15 @@ for device in "" "--device cuda:0" "--layout bhnd"; do
   [ "$($array show b.npy)" = "int32 [2, 4, 3, 2]" ] || fail "shape of blocks"
 done
 
+$array ints lists.npy 4x3x5 3 1 -1
+$run --blocks-in lists.npy --k-lengths 900,0
+[ "$($array show b.npy)" = "int32 [2, 4, 3, 5]" ] || fail "shape of blocks with given lists"
+
 for symbol in cuInit cuDeviceGet cuDevicePrimaryCtxRetain cuCtxSetCurrent cuModuleLoadDataEx cuModuleGetFunction \
   cuMemAlloc_v2 cuMemcpyHtoD_v2 cuTensorMapEncodeTiled cuLaunchKernelEx cuCtxSynchronize cuMemcpyDtoH_v2; do
   rm -f o.npy
   set +e
-  FAKE_CUDA_FAIL=$symbol=700 $run 2>stderr
+  FAKE_CUDA_FAIL=$symbol=700 $run --blocks-in lists.npy --k-lengths 900,0 2>stderr
   code=$?
   set -e
   [ $code = 2 ] || fail "exit $code when $symbol fails ($(cat stderr))"
