@@ -15,12 +15,13 @@
 
 enum { CALLS = 10, IDLE_MS = 200, LOAD_MS = 300, MAX_ROUNDS = 1000 };
 
-enum item { WHOLE, STATISTICS, ROUTE, ATTEND, N_ITEMS };
+enum item { WHOLE, STATISTICS, RESIDUAL, ROUTE, ATTEND, N_ITEMS };
 static const struct {
   const char *name;
   unsigned kernels;
 } items[N_ITEMS] = {{"ms", PISA_LAUNCH_ALL},
                     {"statistics_ms", PISA_LAUNCH_STATISTICS},
+                    {"residual_ms", PISA_LAUNCH_RESIDUAL},
                     {"route_ms", PISA_LAUNCH_ROUTE},
                     {"attend_ms", PISA_LAUNCH_ATTEND}};
 

@@ -111,6 +111,8 @@ bool gpu_options_read(struct gpu_options *o, enum options_for what, int argc, ch
        0},
       {"--both", NULL, "the cubin, then the PTX", ARGS_FLAG, &o->both, 0},
       {"--quick", NULL, "the small cases alone, for compute-sanitizer", ARGS_FLAG, &o->quick, 0},
+      {"--longest", NULL, "the longest sequences too, with the first variant", ARGS_FLAG,
+       &o->longest, 0},
       {"--no-poison", NULL, "outputs and workspace as allocated, for its initcheck", ARGS_FLAG,
        &o->no_poison, 0},
   };

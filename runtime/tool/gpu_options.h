@@ -25,6 +25,7 @@ struct gpu_options {
   const char *only; /* name of the one case to run; NULL: all */
   bool ptx, both;   /* the PTX path alone; the cubin and then the PTX path */
   bool quick;       /* the small cases alone */
+  bool longest;     /* the longest sequences too, of the first variant */
   bool no_poison;
   /* bench */
   int64_t rounds;

@@ -7,12 +7,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "runtime/launch.h"
 #include "runtime/pack.h"
 #include "runtime/tool/gpu_options.h"
 #include "runtime/tool/tool.h"
 #include "runtime/tool/verify.h"
 
-enum { MAX_CODES = 2, MAX_CASES = 64, WATCHDOG_SECONDS = 30 };
+enum { MAX_CODES = 2, MAX_CASES = 96, WATCHDOG_SECONDS = 30 };
 
 struct session {
   struct gpu_options options;
@@ -52,7 +53,7 @@ static void apply_options(struct verify_case *test, const struct gpu_options *o,
                           const struct pisa_method *method) {
   if (pisa_method_group(method) > 1 && test->kv_heads > 2)
     test->kv_heads = 2; /* enough to tell them apart; the oracle is slow */
-  if (o->batch)
+  if (o->batch && !test->lengths)
     test->batch = o->batch;
   if (o->heads)
     test->kv_heads = o->heads / pisa_method_group(method);
@@ -62,22 +63,36 @@ static void apply_options(struct verify_case *test, const struct gpu_options *o,
     test->density = o->density;
     test->keep = o->keep;
   }
-  if (method->dense) {
+  if (method->dense || method->budget == PISA_BUDGET_THRESHOLD || test->given || test->below) {
     test->density = 0;
     test->keep = 0;
   }
 }
 
+/* Whether the method has what the case is about. */
+static bool makes_sense(const struct verify_case *test, const struct pisa_method *method) {
+  bool threshold = !method->dense && method->budget == PISA_BUDGET_THRESHOLD;
+  bool square_overflows = test->input == VERIFY_GAIN && method->type == PISA_FP16 &&
+                          pisa_wants_k_variance(method); /* q^2 of 1000: o would be NaN */
+  return !((test->routed || test->given) && method->dense) &&
+         !(test->windowed && !method->has_window) && !(test->budgeted && threshold) &&
+         !(test->threshold_den && !threshold) && !(test->below && !method->dense_below) &&
+         !square_overflows;
+}
+
 static void add_case(struct session *s, struct verify_case test, const struct pisa_method *method) {
   apply_options(&test, &s->options, method);
-  bool square_overflows = test.input == VERIFY_GAIN && method->type == PISA_FP16 &&
-                          pisa_wants_k_variance(method); /* q^2 of 1000: o would be NaN */
-  if (s->n_cases < MAX_CASES && !(test.routed && method->dense) &&
-      !(test.windowed && !method->has_window) && !square_overflows)
+  if (s->n_cases < MAX_CASES && makes_sense(&test, method))
     s->cases[s->n_cases++] = test;
 }
 
-static void choose_cases(struct session *s, const struct pisa_method *method) {
+static bool wanted(const struct gpu_options *o, const struct verify_case *test, int variant) {
+  if (o->only && strcmp(o->only, test->name) != 0)
+    return false;
+  return (!o->quick || test->quick) && (!test->longest || (o->longest && variant == 0));
+}
+
+static void choose_cases(struct session *s, const struct pisa_method *method, int variant) {
   const struct gpu_options *o = &s->options;
   s->n_cases = 0;
   for (int i = 0; i < o->n_tokens; i++)
@@ -86,8 +101,7 @@ static void choose_cases(struct session *s, const struct pisa_method *method) {
                  .name = "random", .batch = 1, .n_q = o->tokens[i], .n_k = o->tokens[i]},
              method);
   for (int i = 0; !o->n_tokens && i < verify_n_cases; i++)
-    if ((!o->quick || verify_cases[i].quick) &&
-        (!o->only || strcmp(o->only, verify_cases[i].name) == 0))
+    if (wanted(o, &verify_cases[i], variant))
       add_case(s, verify_cases[i], method);
 }
 
@@ -188,8 +202,8 @@ static void note_status(struct session *s, pisa_status status, const pisa_error 
   s->stop = s->stop || status == PISA_DRIVER || status == PISA_NO_DEVICE;
 }
 
-/* The module, with the case's always-set: token ranges and the window are run-time arguments of the
-   kernels. */
+/* The module, with the case's always-set and threshold, which are run-time arguments of the
+   kernels, and dense or not as the case wants. */
 static struct pisa_module module_for(const struct verify_case *test, const pisa_module *module) {
   struct pisa_module copy = *module;
   if (test->always) {
@@ -200,6 +214,12 @@ static struct pisa_module module_for(const struct verify_case *test, const pisa_
     copy.method.has_window = test->window >= 0;
     copy.method.window = test->window;
   }
+  if (test->threshold_den) {
+    copy.method.threshold_num = test->threshold_num;
+    copy.method.threshold_den = test->threshold_den;
+  }
+  if (copy.method.dense_below)
+    copy.method.dense_below = test->below ? test->n_k + 1 : 1;
   return copy;
 }
 
@@ -279,17 +299,28 @@ static int load_codes(struct session *s, int variant, struct code *codes) {
   return n;
 }
 
+/* Every kernel of a code must have run. */
+static void check_reached(const struct session *s, int variant, struct verify_code *code) {
+  const struct pisa_kernel *kernels = s->pack->manifest.variants[variant].kernels;
+  for (int id = 0; code->complete && id < PISA_N_KERNELS; id++)
+    if (kernels[id].present && !(code->reached >> id & 1)) {
+      fprintf(s->report.table, "    no case launched %s\n", pisa_kernel_names[id]);
+      code->failed++;
+    }
+}
+
 static void run_variant(struct session *s, int variant) {
   struct code codes[MAX_CODES];
   int n = load_codes(s, variant, codes);
   const struct pisa_method *method = &s->pack->manifest.variants[variant].method;
-  choose_cases(s, method);
+  choose_cases(s, method, variant);
   if (n)
     verify_report_begin(&s->report);
   for (int i = 0; n && i < s->n_cases && !s->stop; i++)
     run_case(s, &s->cases[i], codes, n);
   for (int c = 0; c < n; c++) {
     codes[c].facts.complete = codes[c].facts.complete && codes[c].facts.cases == s->n_cases;
+    check_reached(s, variant, &codes[c].facts);
     verify_report_end(&s->report, &codes[c].facts);
     if (codes[c].facts.failed || !codes[c].facts.cases)
       note_exit(s, TOOL_NOT_VERIFIED);

@@ -8,7 +8,7 @@
        verify_tensor.c .... [B, H, N, D] arrays in every layout, with guard zones
        verify_call.c ...... one launch on poisoned memory; what came back
        verify_compare.c ... all comparisons of one launch, on all cores:
-       verify_statistics.c, verify_lists.c, verify_attention.c
+       verify_statistics.c, verify_lists.c, verify_pairs.c, verify_attention.c
 
    Sizes as in docs/DESIGN.md. A check that fails adds a sentence to the result; none stops the run.
  */
@@ -27,11 +27,11 @@
 
 /* ---- tolerances (docs/DESIGN.md section 9) ---- */
 
-#define VERIFY_MEAN_ULP 1.0      /* of the type, from the double mean or variance */
-#define VERIFY_NORM_REL 1e-5     /* ||H_j||_F, tr C_j: exact inputs, products accumulate in float */
-#define VERIFY_LSE_ABS 1e-3      /* natural log */
-#define VERIFY_WHOLE_TOKENS 4608 /* longer sequences: seeded samples of (head, query block) */
-#define VERIFY_SAMPLES 48
+#define VERIFY_MEAN_ULP 1.0  /* of the type, from the double mean or variance */
+#define VERIFY_NORM_REL 1e-5 /* ||H_j||_F, tr C_j: exact inputs, products accumulate in float */
+#define VERIFY_LSE_ABS 1e-3  /* natural log */
+#define VERIFY_WORK 2e10 /* multiplications of the oracle in a case: beyond, seeded samples of */
+#define VERIFY_FEWEST 6  /* (head, query block), so many at least */
 
 /* What rounding to the type leaves. One rounding moves an element by up to 2^-9 (bf16) or 2^-12
    (fp16) of it, so fp16 could do with an eighth; a quarter and a fifth leave room for its narrower
@@ -58,8 +58,18 @@ enum verify_input {
   VERIFY_GAIN,        /* large q and v, small k: g q overflows fp16 unless h_sum carries a gain */
   VERIFY_SPREAD,      /* keys spread differently in every block and column: variances tell */
   VERIFY_EQUAL_KEYS,  /* all keys of a block are one: variances and H_j vanish */
+  VERIFY_SAME_KEYS,   /* all keys are one: scores do not differ, but by their terms */
+  VERIFY_SMOOTH,      /* neighbouring query blocks look alike: so do their lists */
   VERIFY_TIES,        /* the second half of the blocks repeats the first: every score twice */
   VERIFY_NONFINITE    /* one query row holds a NaN, another an infinity */
+};
+
+enum verify_given {                 /* lists that the call gives in place of scores */
+                    VERIFY_ROUTED,  /* none */
+                    VERIFY_MIXED,   /* unsorted, repeated, out of range; of eight rows one is empty,
+                                       one is all */
+                    VERIFY_NOTHING, /* every list is empty */
+                    VERIFY_EVERYTHING /* every list has every block, backwards */
 };
 
 struct verify_case {
@@ -74,8 +84,17 @@ struct verify_case {
   bool always;    /* with verify_always in place of the spec's always-set */
   bool windowed;  /* with |window| in place of the spec's; makes no sense where that has none */
   int64_t window; /* forced blocks beside the diagonal ones, -1: not even those */
-  bool routed;    /* makes no sense where everything is exact */
-  bool quick;     /* small enough for compute-sanitizer */
+  const int32_t *lengths;  /* [batch] keys of each sequence, NULL: n_k; what lies behind is huge */
+  enum verify_given given; /* makes no sense where everything is exact */
+  int64_t n_listed;        /* entries of a given list; 0: NT */
+  int64_t threshold_num; /* over threshold_den, in place of the spec's; makes no sense where that */
+  int64_t threshold_den; /* has none; 0: the spec's */
+  bool routed;           /* makes no sense where everything is exact */
+  bool budgeted;         /* makes no sense where a threshold decides how many blocks are read */
+  bool below; /* short enough to be dense; the other cases never are; makes no sense where the spec
+                 says nothing of short sequences */
+  bool longest; /* minutes of work for the oracle: only when asked for, and for one variant */
+  bool quick;   /* small enough for compute-sanitizer */
 };
 
 enum { VERIFY_N_ALWAYS = 3 };
@@ -111,14 +130,21 @@ pisa_tensor verify_tensor_device(const struct verify_tensor *tensor, void *buffe
 
 struct verify_inputs {
   struct verify_tensor q, k, v;
-  int64_t key; /* tokens of a key block */
+  int64_t key;            /* tokens of a key block */
+  const int32_t *lengths; /* [B], NULL: none; keys and values behind them are huge, but finite */
 };
+
+/* Rows of k and v of sequence |b| that count: its length within 0 to n_k. */
+int64_t verify_keys(const struct verify_inputs *inputs, int64_t b);
 
 /* Fills the arrays, the same bits for the same seed on any number of threads. */
 void verify_fill(struct verify_inputs *inputs, enum verify_input kind, pisa_type type,
                  uint64_t seed);
 /* Reorders the tokens inside every key block, k and v alike. */
 void verify_permute(struct verify_inputs *inputs, uint64_t seed);
+/* |rows| lists of |n| entries, for a call with |blocks| key blocks. */
+void verify_fill_lists(enum verify_given given, int64_t rows, int64_t n, int64_t blocks,
+                       uint64_t seed, int32_t *lists);
 
 /* ---- what a launch left behind ---- */
 
@@ -145,8 +171,10 @@ struct verify_call {
   struct pisa_workspace layout;
   pisa_attention request; /* device pointers */
   struct verify_inputs inputs;
-  struct verify_tensor o;                                /* image: what came back */
+  int32_t *given;         /* host copy of the lists, [BH, NTq, n_listed]; NULL: none */
+  struct verify_tensor o; /* image: what came back */
   void *q, *k, *v, *o_memory, *lse, *blocks, *workspace; /* device memory, guard zones included */
+  void *lengths, *lists;                                 /* on the device, NULL: none */
 };
 
 enum verify_mode {
@@ -218,7 +246,9 @@ void verify_unchanged(const struct verify_call *call, const struct verify_output
 /* One (batch, head); thread-safe. */
 
 struct verify_head {
-  const struct cpu_problem *problem;
+  const struct cpu_problem *problem; /* of its sequence: n_k and k_blocks are the sequence's own */
+  const struct verify_call *call;
+  int64_t key_blocks; /* NT of the call: what arrays of block means, norms and variances hold */
   const struct verify_outputs *outputs;
   struct verify_result *result;
   int64_t b, h;
@@ -234,8 +264,12 @@ bool verify_leads_group(const struct verify_head *head);
 /* expected against stored; fills |stored| first. |expected| counts where the head leads its group.
  */
 void verify_statistics(struct verify_head *head);
-/* lists, masks and ids against scores of the stored summaries. */
+/* counts, lists, shared, masks and ids against scores of the stored summaries. */
 void verify_lists(const struct verify_head *head);
+/* shared, and the order of the lists it is about. */
+void verify_pairs(const struct verify_head *head);
+/* The list of query block |i|, and how many of its entries are read exactly. */
+const int32_t *verify_list(const struct verify_head *head, int64_t i, int64_t *count);
 /* Query block |i|: o and lse with the device's own list and summaries. False when memory ran out.
  */
 bool verify_attention(const struct verify_head *head, int64_t i);
@@ -249,7 +283,8 @@ struct verify_code {   /* one range of bytes that is verified */
   const char *sha256;
   bool has_cubin;
   const struct pisa_device *device;
-  bool complete; /* every case at its own shape; only then does passing count */
+  bool complete;    /* every case at its own shape; only then does passing count */
+  unsigned reached; /* bit id: a case launched this kernel */
   int cases, failed;
   double o_rel, block_rel, lse_abs; /* largest of the cases */
 };

@@ -10,9 +10,8 @@
 
 struct block { /* one query block in double */
   int64_t rows;
-  double *o;     /* [rows, D] */
-  double *lse;   /* [rows] */
-  int32_t *list; /* [kept] */
+  double *o;   /* [rows, D] */
+  double *lse; /* [rows] */
 };
 
 static bool same_kind(double a, double b) {
@@ -70,31 +69,22 @@ static void compare_lse(const struct verify_head *head, int64_t i, const struct 
   pthread_mutex_unlock(&head->result->lock);
 }
 
-static bool valid_list(const struct cpu_problem *p, const int32_t *list) {
-  for (int64_t e = 0; e < p->kept; e++)
+static bool valid_list(const struct cpu_problem *p, const int32_t *list, int64_t n) {
+  if (n < 0 || n > p->kept)
+    return false;
+  for (int64_t e = 0; e < n; e++)
     if (list[e] < 0 || list[e] >= p->k_blocks)
       return false;
   return true;
 }
 
-/* The list attend used; every block when dense. */
-static const int32_t *device_list(const struct verify_head *head, int64_t i, int32_t *all) {
-  const struct cpu_problem *p = head->problem;
-  int64_t bh = head->b * p->heads + head->h;
-  const int32_t *lists = verify_part(head->outputs, PISA_WORKSPACE_LISTS);
-  if (!p->dense)
-    return lists + (bh * p->q_blocks + i) * head->outputs->layout.list_stride;
-  for (int64_t j = 0; j < p->kept; j++)
-    all[j] = (int32_t)j;
-  return all;
-}
-
 static bool compare(const struct verify_head *head, int64_t i, struct block *block) {
   const struct cpu_problem *p = head->problem;
-  const int32_t *list = device_list(head, i, block->list);
-  if (!valid_list(p, list)) /* verify_lists has said so */
+  int64_t n = 0;
+  const int32_t *list = p->dense ? NULL : verify_list(head, i, &n);
+  if (!p->dense && !valid_list(p, list, n)) /* verify_lists has said so */
     return true;
-  if (!oracle_attend(&head->inputs, &head->stored, i, list, p->kept, block->o, block->lse))
+  if (!oracle_attend(&head->inputs, &head->stored, i, list, n, block->o, block->lse))
     return false;
   compare_o(head, i, block);
   compare_lse(head, i, block);
@@ -106,11 +96,9 @@ bool verify_attention(const struct verify_head *head, int64_t i) {
   int64_t rows = cpu_query_length(p, i);
   struct block block = {.rows = rows,
                         .o = malloc((size_t)(rows * p->head_dim) * sizeof *block.o),
-                        .lse = malloc((size_t)rows * sizeof *block.lse),
-                        .list = malloc((size_t)p->kept * sizeof *block.list)};
-  bool ok = block.o && block.lse && block.list && compare(head, i, &block);
+                        .lse = malloc((size_t)rows * sizeof *block.lse)};
+  bool ok = block.o && block.lse && compare(head, i, &block);
   free(block.o);
   free(block.lse);
-  free(block.list);
   return ok;
 }

@@ -17,6 +17,14 @@ static size_t blocks_bytes(const struct verify_call *c) {
   return (size_t)(c->shape.bh * c->shape.nt_q * c->shape.kept) * sizeof(int32_t);
 }
 
+static size_t lengths_bytes(const struct verify_call *c) {
+  return c->inputs.lengths ? (size_t)c->shape.batch * sizeof(int32_t) : 0;
+}
+
+static size_t given_bytes(const struct verify_call *c) {
+  return (size_t)(c->shape.bh * c->shape.nt_q * c->request.n_listed) * sizeof(int32_t);
+}
+
 static size_t tensor_bytes(const struct verify_tensor *t) {
   return (size_t)t->device_elements * sizeof *t->image;
 }
@@ -29,14 +37,19 @@ static pisa_status allocate(struct verify_call *c, pisa_error *error) {
   const struct {
     void **memory;
     size_t bytes;
-  } wanted[] = {
-      {&c->q, tensor_bytes(&c->inputs.q)},         {&c->k, tensor_bytes(&c->inputs.k)},
-      {&c->v, tensor_bytes(&c->inputs.v)},         {&c->o_memory, tensor_bytes(&c->o)},
-      {&c->lse, lse_bytes(c) + 2 * GUARD},         {&c->blocks, blocks_bytes(c) + 2 * GUARD},
-      {&c->workspace, c->layout.bytes + 2 * GUARD}};
+  } wanted[] = {{&c->q, tensor_bytes(&c->inputs.q)},
+                {&c->k, tensor_bytes(&c->inputs.k)},
+                {&c->v, tensor_bytes(&c->inputs.v)},
+                {&c->o_memory, tensor_bytes(&c->o)},
+                {&c->lse, lse_bytes(c) + 2 * GUARD},
+                {&c->blocks, blocks_bytes(c) + 2 * GUARD},
+                {&c->workspace, c->layout.bytes + 2 * GUARD},
+                {&c->lengths, lengths_bytes(c)},
+                {&c->lists, given_bytes(c)}};
   pisa_status status = PISA_OK;
   for (size_t i = 0; !status && i < sizeof wanted / sizeof *wanted; i++)
-    status = pisa_device_alloc(c->device, wanted[i].bytes, wanted[i].memory, error);
+    if (wanted[i].bytes)
+      status = pisa_device_alloc(c->device, wanted[i].bytes, wanted[i].memory, error);
   return status;
 }
 
@@ -62,7 +75,13 @@ pisa_status verify_call_upload(const struct verify_call *c, pisa_error *error) {
   pisa_status status = copy_tensor(c, &c->inputs.q, c->q, true, error);
   if (!status)
     status = copy_tensor(c, &c->inputs.k, c->k, true, error);
-  return status ? status : copy_tensor(c, &c->inputs.v, c->v, true, error);
+  if (!status)
+    status = copy_tensor(c, &c->inputs.v, c->v, true, error);
+  if (!status && c->lengths)
+    status = pisa_device_upload(c->device, c->lengths, c->inputs.lengths, lengths_bytes(c), error);
+  if (!status && c->lists)
+    status = pisa_device_upload(c->device, c->lists, c->given, given_bytes(c), error);
+  return status;
 }
 
 void *verify_call_workspace(const struct verify_call *c) {
@@ -73,6 +92,9 @@ void *verify_call_workspace(const struct verify_call *c) {
 
 static pisa_attention sizes_of(const struct verify_case *test, const struct pisa_method *method) {
   int64_t kv_heads = test->kv_heads ? test->kv_heads : method->kv_heads;
+  int64_t blocks = (test->n_k + method->key - 1) / method->key;
+  int64_t n_listed = test->n_listed && test->n_listed < blocks ? test->n_listed : blocks;
+  static const int32_t there; /* until the arrays are made: only tested for NULL */
   return (pisa_attention){.struct_size = sizeof(pisa_attention),
                           .batch = test->batch,
                           .heads = kv_heads * pisa_method_group(method),
@@ -81,7 +103,10 @@ static pisa_attention sizes_of(const struct verify_case *test, const struct pisa
                           .n_k = test->n_k,
                           .density = test->density,
                           .keep = test->keep,
-                          .scale = test->scale};
+                          .scale = test->scale,
+                          .k_lengths = test->lengths ? &there : NULL,
+                          .lists = test->given ? &there : NULL,
+                          .n_listed = test->given ? n_listed : 0};
 }
 
 /* Outputs cannot share memory. */
@@ -103,7 +128,20 @@ void verify_call_bind(struct verify_call *c, bool optional) {
   c->request.v = verify_tensor_device(&c->inputs.v, c->v);
   c->request.o = verify_tensor_device(&c->o, c->o_memory);
   c->request.lse = optional ? inside(c->lse) : NULL;
-  c->request.blocks = optional && !c->module->method.dense ? inside(c->blocks) : NULL;
+  c->request.blocks = optional && !c->shape.dense ? inside(c->blocks) : NULL;
+  c->request.k_lengths = c->lengths;
+  c->request.lists = c->lists;
+}
+
+/* The lists that the call gives; false when memory ran out. */
+static bool make_lists(struct verify_call *c, const struct verify_case *test, uint64_t seed) {
+  if (!test->given)
+    return true;
+  c->given = malloc(given_bytes(c));
+  if (c->given)
+    verify_fill_lists(test->given, c->shape.bh * c->shape.nt_q, c->request.n_listed, c->shape.nt,
+                      seed, c->given);
+  return c->given != NULL;
 }
 
 pisa_status verify_call_open(struct verify_call *c, const struct verify_case *test,
@@ -112,22 +150,25 @@ pisa_status verify_call_open(struct verify_call *c, const struct verify_case *te
   pisa_status status = pisa_module_plan(c->module, &c->request, &c->shape, &c->layout, error);
   if (status)
     return status;
-  if (!make_tensors(c, test, method->head_dim))
+  if (!make_tensors(c, test, method->head_dim) || !make_lists(c, test, seed))
     return pisa_fail(error, PISA_OUT_OF_MEMORY, "not enough host memory for this case");
   c->inputs.key = method->key;
+  c->inputs.lengths = test->lengths;
   verify_fill(&c->inputs, test->input, method->type, seed);
   status = allocate(c, error);
   return status ? status : verify_call_upload(c, error);
 }
 
 void verify_call_close(struct verify_call *c) {
-  void *memory[] = {c->q, c->k, c->v, c->o_memory, c->lse, c->blocks, c->workspace};
+  void *memory[] = {c->q,      c->k,         c->v,       c->o_memory, c->lse,
+                    c->blocks, c->workspace, c->lengths, c->lists};
   for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
     pisa_device_free(c->device, memory[i]);
   verify_tensor_free(&c->inputs.q);
   verify_tensor_free(&c->inputs.k);
   verify_tensor_free(&c->inputs.v);
   verify_tensor_free(&c->o);
+  free(c->given);
 }
 
 /* ---- launch ---- */

@@ -13,7 +13,17 @@
 #define GAIN_Q 1000.0F
 #define GAIN_K 0x1p-12F
 #define GAIN_V 250.0F
-enum stream { STREAM_Q, STREAM_K, STREAM_V, STREAM_CENTRE, STREAM_PERMUTE };
+/* VERIFY_SMOOTH: tokens that share what most of a query is. */
+enum { CALM_TOKENS = 512 };
+enum stream {
+  STREAM_Q,
+  STREAM_K,
+  STREAM_V,
+  STREAM_CENTRE,
+  STREAM_PERMUTE,
+  STREAM_CALM,
+  STREAM_LISTS
+};
 
 struct fill {
   struct verify_inputs *inputs;
@@ -34,6 +44,14 @@ static void scale_row(float *row, int64_t d, float factor) {
     row[i] *= factor;
 }
 
+/* Centres that last for many query blocks. */
+static void add_calm(const struct fill *fill, int64_t bh, int64_t n, float *row) {
+  float calm[CPU_MAX_HEAD_DIM];
+  draw(fill, STREAM_CALM, bh, n / CALM_TOKENS, calm);
+  for (int64_t i = 0; i < fill->inputs->q.d; i++)
+    row[i] = calm[i] + 0.5F * row[i];
+}
+
 static void query_row(const struct fill *fill, int64_t bh, int64_t n, float *row) {
   const struct verify_tensor *q = &fill->inputs->q;
   draw(fill, STREAM_Q, bh, n, row);
@@ -43,6 +61,8 @@ static void query_row(const struct fill *fill, int64_t bh, int64_t n, float *row
     scale_row(row, q->d, 3);
   if (fill->kind == VERIFY_GAIN)
     scale_row(row, q->d, GAIN_Q);
+  if (fill->kind == VERIFY_SMOOTH)
+    add_calm(fill, bh, n, row);
   if (fill->kind == VERIFY_NONFINITE && n == q->n / 100)
     row[7] = NAN;
   if (fill->kind == VERIFY_NONFINITE && n == q->n / 2)
@@ -69,11 +89,11 @@ static void add_centre(const struct fill *fill, int64_t bh, int64_t block, float
 
 static void key_row(const struct fill *fill, int64_t bh, int64_t n, float *row) {
   int64_t d = fill->inputs->k.d;
-  draw(fill, STREAM_K, bh, source_row(fill, n), row);
+  draw(fill, STREAM_K, bh, fill->kind == VERIFY_SAME_KEYS ? 0 : source_row(fill, n), row);
   if (fill->kind == VERIFY_GAIN)
     scale_row(row, d, GAIN_K);
   if (fill->kind == VERIFY_INCOHERENT || fill->kind == VERIFY_SPREAD ||
-      fill->kind == VERIFY_EQUAL_KEYS)
+      fill->kind == VERIFY_SMOOTH || fill->kind == VERIFY_EQUAL_KEYS)
     add_centre(fill, bh, n / fill->inputs->key, row);
 }
 
@@ -111,16 +131,32 @@ static void fill_queries(void *context, int thread, int64_t n) {
   }
 }
 
+int64_t verify_keys(const struct verify_inputs *inputs, int64_t b) {
+  int64_t all = inputs->k.n, own = inputs->lengths ? inputs->lengths[b] : all;
+  return own < 0 ? 0 : own < all ? own : all;
+}
+
+/* Finite, and felt wherever it gets in. */
+static void huge_row(const struct fill *fill, int64_t n, float *row) {
+  for (int64_t i = 0; i < fill->inputs->k.d; i++)
+    row[i] = ((n + i) % 2 ? -1 : 1) * (fill->type == PISA_FP16 ? 0x1p15F : 0x1p60F);
+}
+
 static void fill_keys(void *context, int thread, int64_t n) {
   const struct fill *fill = context;
   const struct verify_tensor *k = &fill->inputs->k, *v = &fill->inputs->v;
-  float row[CPU_MAX_HEAD_DIM];
+  float key[CPU_MAX_HEAD_DIM], value[CPU_MAX_HEAD_DIM];
   (void)thread;
   for (int64_t bh = 0; bh < k->batch * k->heads; bh++) {
-    key_row(fill, bh, n, row);
-    store(fill, row, k->d, verify_row(k, bh / k->heads, bh % k->heads, n));
-    value_row(fill, bh, n, row);
-    store(fill, row, v->d, verify_row(v, bh / v->heads, bh % v->heads, n));
+    int64_t b = bh / k->heads, h = bh % k->heads;
+    key_row(fill, bh, n, key);
+    value_row(fill, bh, n, value);
+    if (n >= verify_keys(fill->inputs, b)) {
+      huge_row(fill, n, key);
+      huge_row(fill, n + 1, value);
+    }
+    store(fill, key, k->d, verify_row(k, b, h, n));
+    store(fill, value, v->d, verify_row(v, b, h, n));
   }
 }
 
@@ -145,7 +181,7 @@ static void swap_rows(uint16_t *a, uint16_t *b, int64_t d) {
 static void permute_block(struct verify_inputs *inputs, struct random *random, int64_t b, int64_t h,
                           int64_t begin) {
   const struct verify_tensor *k = &inputs->k, *v = &inputs->v;
-  int64_t rows = k->n - begin < inputs->key ? k->n - begin : inputs->key;
+  int64_t left = verify_keys(inputs, b) - begin, rows = left < inputs->key ? left : inputs->key;
   for (int64_t i = rows - 1; i > 0; i--) {
     int64_t j = random_below(random, i + 1);
     swap_rows(verify_row(k, b, h, begin + i), verify_row(k, b, h, begin + j), k->d);
@@ -158,4 +194,30 @@ void verify_permute(struct verify_inputs *inputs, uint64_t seed) {
   for (int64_t bh = 0; bh < inputs->k.batch * inputs->k.heads; bh++)
     for (int64_t begin = 0; begin < inputs->k.n; begin += inputs->key)
       permute_block(inputs, &random, bh / inputs->k.heads, bh % inputs->k.heads, begin);
+}
+
+/* Ids in no order, some twice, some that no block has. */
+static void mixed_list(struct random *random, int64_t n, int64_t blocks, int32_t *list) {
+  for (int64_t e = 0; e < n; e++) {
+    int64_t id = random_below(random, blocks + 6) - 3;
+    list[e] = (int32_t)(e > 0 && random_below(random, 4) == 0 ? list[e - 1] : id);
+  }
+  if (random_below(random, 4) == 0) /* what the type holds */
+    list[random_below(random, n)] = INT32_MAX;
+  if (random_below(random, 4) == 0)
+    list[random_below(random, n)] = INT32_MIN;
+}
+
+void verify_fill_lists(enum verify_given given, int64_t rows, int64_t n, int64_t blocks,
+                       uint64_t seed, int32_t *lists) {
+  for (int64_t row = 0; row < rows; row++, lists += n) {
+    struct random random = random_at(seed, STREAM_LISTS, (uint64_t)row);
+    int64_t kind = given == VERIFY_MIXED ? random_below(&random, 8) : given == VERIFY_NOTHING;
+    if (given == VERIFY_MIXED && kind > 1) {
+      mixed_list(&random, n, blocks, lists);
+      continue;
+    }
+    for (int64_t e = 0; e < n; e++) /* of kind 0 everything, of kind 1 nothing */
+      lists[e] = kind == 1 ? -1 : (int32_t)(n - 1 - e);
+  }
 }

@@ -4,7 +4,12 @@
 #include <math.h>
 #include <string.h>
 
+#include "runtime/launch.h"
 #include "runtime/tool/verify.h"
+
+static enum pisa_kernel_id kernel_of(const struct verify_call *call) {
+  return pisa_attend_kernel(&call->module->method, &call->shape);
+}
 
 /* JSON has no infinities and no NaN: null stands for them. */
 static void json_number(FILE *out, const char *name, double value) {
@@ -47,10 +52,10 @@ static void json_shape(FILE *out, const struct verify_case *test, const struct v
           "\"shape\": {\"B\": %" PRId64 ", \"H\": %" PRId64 ", \"Hk\": %" PRId64
           ", \"Nq\": %" PRId64 ", \"Nk\": %" PRId64
           ", \"D\": %d, \"type\": \"%s\"}, \"kept\": %" PRId64 ", \"blocks\": %" PRId64
-          ", \"layout\": \"%s\", ",
+          ", \"layout\": \"%s\", \"kernel\": \"%s\", ",
           s->batch, s->heads, s->kv_heads, s->n_q, s->n_k, method->head_dim,
           method->type == PISA_BF16 ? "bf16" : "fp16", s->kept, s->nt,
-          verify_layout_names[test->layout]);
+          verify_layout_names[test->layout], pisa_kernel_names[kernel_of(call)]);
 }
 
 static void json_errors(FILE *out, const struct verify_result *r) {
@@ -88,14 +93,14 @@ static void json_case(const struct verify_report *report, const struct verify_ca
 void verify_report_begin(const struct verify_report *report) {
   fprintf(report->table, "\nseed %" PRIu64 "\n", report->seed);
   fprintf(report->table,
-          "%-12s %-15s %-5s %6s %6s %2s %3s %5s %-6s %7s %7s %7s %5s %7s %7s %5s %9s %5s\n", "spec",
-          "case", "code", "Nq", "Nk", "B", "H", "kept", "layout", "o", "block", "lse", "mean",
-          "norm", "h_sum", "swaps", "compared", "s");
+          "%-12s %-16s %-5s %6s %6s %2s %3s %5s %-6s %-11s %7s %7s %7s %5s %7s %7s %5s %9s %5s\n",
+          "spec", "case", "code", "Nq", "Nk", "B", "H", "kept", "layout", "kernel", "o", "block",
+          "lse", "mean", "norm", "h_sum", "swaps", "compared", "s");
 }
 
 void verify_report_start(const struct verify_report *report, const struct verify_case *test,
                          const struct verify_code *code) {
-  fprintf(report->table, "%-12s %-15s %-5s %6" PRId64 " %6" PRId64 " %2" PRId64 " ", code->spec,
+  fprintf(report->table, "%-12s %-16s %-5s %6" PRId64 " %6" PRId64 " %2" PRId64 " ", code->spec,
           test->name, code->kind, test->n_q, test->n_k, test->batch);
   fflush(report->table);
 }
@@ -109,17 +114,27 @@ static void print_row(FILE *out, const struct verify_call *call, const struct ve
   char compared[48];
   snprintf(compared, sizeof compared, "%" PRId64 "/%" PRId64, r->blocks_compared, r->blocks);
   fprintf(out,
-          "%3" PRId64 " %5" PRId64 " %-6s %7.1e %7.1e %7.1e %5.2f %7.1e %7.1e %5" PRId64
+          "%3" PRId64 " %5" PRId64 " %-6s %-11s %7.1e %7.1e %7.1e %5.2f %7.1e %7.1e %5" PRId64
           " %9s %5.2f %s%s\n",
           call->shape.heads, call->shape.kept, verify_layout_names[call->inputs.q.layout],
-          verify_o_rel(r), r->block_rel, r->lse_abs, r->mean_ulp, r->norm_rel, r->h_sum_rel,
-          r->swaps, compared, r->seconds, r->inherited ? "same bits, " : "",
-          r->n_failures ? "FAILED" : "ok");
+          pisa_kernel_names[kernel_of(call)], verify_o_rel(r), r->block_rel, r->lse_abs,
+          r->mean_ulp, r->norm_rel, r->h_sum_rel, r->swaps, compared, r->seconds,
+          r->inherited ? "same bits, " : "", r->n_failures ? "FAILED" : "ok");
   for (int i = 0; i < r->n_failures && i < VERIFY_MAX_FAILURES; i++)
     fprintf(out, "    %s\n", r->failures[i]);
   if (r->n_failures > VERIFY_MAX_FAILURES)
     fprintf(out, "    and %d more\n", r->n_failures - VERIFY_MAX_FAILURES);
   fflush(out);
+}
+
+/* The kernels that a call launches. */
+static unsigned reached(const struct verify_call *call) {
+  unsigned kernels = 1U << kernel_of(call);
+  if (call->shape.dense)
+    return kernels;
+  if (pisa_wants_residual(&call->module->method))
+    kernels |= 1U << PISA_KERNEL_RESIDUAL;
+  return kernels | 1U << PISA_KERNEL_STATISTICS | 1U << PISA_KERNEL_ROUTE;
 }
 
 void verify_report_case(const struct verify_report *report, const struct verify_case *test,
@@ -128,6 +143,7 @@ void verify_report_case(const struct verify_report *report, const struct verify_
   print_row(report->table, call, r);
   code->cases++;
   code->failed += r->n_failures > 0;
+  code->reached |= reached(call);
   note_max(&code->o_rel, verify_o_rel(r));
   note_max(&code->block_rel, r->block_rel);
   note_max(&code->lse_abs, r->lse_abs);

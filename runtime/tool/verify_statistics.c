@@ -59,6 +59,20 @@ static int64_t kv_head(const struct verify_head *head) {
   return cpu_kv_head(head->problem, head->h);
 }
 
+/* Rows of D that belong to no block of the sequence must be zero. */
+static void compare_absent(const struct verify_head *head, enum pisa_workspace_id id) {
+  const struct cpu_problem *p = head->problem;
+  const uint16_t *part = verify_part(head->outputs, id);
+  int64_t first = (head->b * p->kv_heads + kv_head(head)) * head->key_blocks;
+  for (int64_t e = p->k_blocks * p->head_dim; e < head->key_blocks * p->head_dim; e++)
+    if (part[first * p->head_dim + e] & 0x7fff) {
+      verify_fail(head->result, "%s[%lld, %lld, %lld] is not zero, but its block is absent",
+                  pisa_workspace_names[id], (long long)head->b, (long long)kv_head(head),
+                  (long long)(e / p->head_dim));
+      return;
+    }
+}
+
 struct means { /* stored [ceil(n / block), D] of x [n, D] */
   const char *name;
   int64_t head; /* of the array's heads */
@@ -138,6 +152,14 @@ static double norm_scale(const struct verify_head *head, int64_t j) {
   return length(head->inputs.k + first, n) * length(head->inputs.v + first, n);
 }
 
+/* ... and of the other H_j, of whose sum a part is taken away. */
+static double residual_scale(const struct verify_head *head) {
+  double sum = 0;
+  for (int64_t j = 0; j < head->problem->k_blocks; j++)
+    sum += norm_scale(head, j);
+  return sum / (double)head->problem->k_blocks;
+}
+
 /* The same for tr C_j. */
 static double trace_scale(const struct verify_head *head, int64_t j) {
   const struct cpu_problem *p = head->problem;
@@ -146,11 +168,13 @@ static double trace_scale(const struct verify_head *head, int64_t j) {
 }
 
 static void compare_norms(const struct verify_head *head) {
-  bool trace = head->problem->key_variance;
-  double largest = 0;
+  bool trace = head->problem->key_variance, residual = head->problem->log_residual;
+  const char *name = trace ? "tr C_j" : residual ? "||H_j - Hbar||" : "||H_j||";
+  double largest = 0, others = residual ? residual_scale(head) : 0;
   for (int64_t j = 0; j < head->problem->k_blocks; j++) {
     double expected = head->expected.block_norm[j], stored = head->stored.block_norm[j];
-    double granted = trace ? 0x1p-19 * trace_scale(head, j) : 0x1p-20 * norm_scale(head, j);
+    double granted =
+        trace ? 0x1p-19 * trace_scale(head, j) : 0x1p-20 * (norm_scale(head, j) + others);
     double error = fabs(stored - expected) - granted;
     double relative = error <= 0 ? 0 : error / expected;
     if (!same_kind(expected, stored))
@@ -158,13 +182,23 @@ static void compare_norms(const struct verify_head *head) {
     if (!isfinite(expected) && same_kind(expected, stored))
       continue;
     if (!(relative <= VERIFY_NORM_REL))
-      verify_fail(head->result, "%s[%lld, %lld, %lld] = %g, expected %g",
-                  trace ? "tr C_j" : "||H_j||", (long long)head->b, (long long)kv_head(head),
-                  (long long)j, stored, expected);
+      verify_fail(head->result, "%s[%lld, %lld, %lld] = %g, expected %g", name, (long long)head->b,
+                  (long long)kv_head(head), (long long)j, stored, expected);
     if (relative > largest || isnan(relative))
       largest = relative;
   }
   note_max(&head->result->lock, &head->result->norm_rel, largest);
+}
+
+/* The norms of absent blocks. */
+static void compare_absent_norms(const struct verify_head *head, const float *parts) {
+  for (int64_t e = head->problem->k_blocks * H_PARTS; e < head->key_blocks * H_PARTS; e++)
+    if (!(fabsf(parts[e]) <= 0)) {
+      verify_fail(head->result, "h_norm2[%lld, %lld, %lld] = %g, but its block is absent",
+                  (long long)head->b, (long long)kv_head(head), (long long)(e / H_PARTS),
+                  (double)parts[e]);
+      return;
+    }
 }
 
 /* What float accumulation leaves where all H_j vanish, per entry of h_sum. */
@@ -173,7 +207,7 @@ static double h_sum_floor(const struct verify_head *head) {
   double sum = 0;
   for (int64_t j = 0; j < p->k_blocks; j++)
     sum += norm_scale(head, j);
-  return 0x1p-20 * sum * p->scale / (double)p->n_k;
+  return p->n_k ? 0x1p-20 * sum * p->scale / (double)p->n_k : 0;
 }
 
 static void compare_h_sum(const struct verify_head *head) {
@@ -205,30 +239,28 @@ static void widen_norms(const struct verify_head *head, const float *parts) {
   }
 }
 
-/* Widens the |rows| rows of D that one of |heads| heads has in a part, head number |h| of batch b;
-   false where the method has no such part. */
-static bool widen_part(const struct verify_head *head, enum pisa_workspace_id id, int64_t heads,
-                       int64_t h, int64_t rows, double *out) {
+/* Widens |rows| rows of D of a key/value head, which has |room| of them in the part; false where
+   the method has no such part. */
+static bool widen_shared(const struct verify_head *head, enum pisa_workspace_id id, int64_t room,
+                         int64_t rows, double *out) {
   const struct cpu_problem *p = head->problem;
   const uint16_t *part = verify_part(head->outputs, id);
-  int64_t n = rows * p->head_dim;
+  int64_t first = (head->b * p->kv_heads + kv_head(head)) * room;
   if (part)
-    widen(p->type, part + (head->b * heads + h) * n, n, out);
+    widen(p->type, part + first * p->head_dim, rows * p->head_dim, out);
   return part != NULL;
-}
-
-static bool widen_shared(const struct verify_head *head, enum pisa_workspace_id id, int64_t rows,
-                         double *out) {
-  return widen_part(head, id, head->problem->kv_heads, kv_head(head), rows, out);
 }
 
 static void compare_q_means(struct verify_head *head) {
   const struct cpu_problem *p = head->problem;
   const struct means means = {"q_mean", head->h, head->inputs.q,
                               p->n_q,   p->key,  head->stored.q_mean};
-  if (widen_part(head, PISA_WORKSPACE_Q_MEAN, p->heads, head->h, p->q_sub_blocks,
-                 head->stored.q_mean))
-    compare_means(head, &means);
+  const uint16_t *part = verify_part(head->outputs, PISA_WORKSPACE_Q_MEAN);
+  int64_t n = p->q_sub_blocks * p->head_dim;
+  if (!part)
+    return;
+  widen(p->type, part + (head->b * p->heads + head->h) * n, n, head->stored.q_mean);
+  compare_means(head, &means);
 }
 
 /* k_mean or v_mean. */
@@ -236,30 +268,37 @@ static void compare_shared_means(struct verify_head *head, enum pisa_workspace_i
                                  const double *x, double *stored) {
   const struct cpu_problem *p = head->problem;
   const struct means means = {pisa_workspace_names[id], kv_head(head), x, p->n_k, p->key, stored};
-  if (widen_shared(head, id, p->k_blocks, stored) && verify_leads_group(head))
-    compare_means(head, &means);
+  if (!widen_shared(head, id, head->key_blocks, p->k_blocks, stored) || !verify_leads_group(head))
+    return;
+  compare_means(head, &means);
+  compare_absent(head, id);
 }
 
 static void compare_h(struct verify_head *head) {
   const struct cpu_problem *p = head->problem;
   const float *norms = verify_part(head->outputs, PISA_WORKSPACE_H_NORM2);
   int64_t bh = head->b * p->kv_heads + kv_head(head), elements = (int64_t)p->head_dim * p->head_dim;
-  bool has_sum = widen_shared(head, PISA_WORKSPACE_H_SUM, p->head_dim, head->stored.h_sum);
+  bool has_sum =
+      widen_shared(head, PISA_WORKSPACE_H_SUM, p->head_dim, p->head_dim, head->stored.h_sum);
   for (int64_t e = 0; has_sum && e < elements; e++)
     head->stored.h_sum[e] /= pisa_h_gain(p->type);
   if (norms)
-    widen_norms(head, norms + bh * p->k_blocks * H_PARTS);
-  if (norms && verify_leads_group(head))
+    widen_norms(head, norms + bh * head->key_blocks * H_PARTS);
+  if (norms && verify_leads_group(head)) {
     compare_norms(head);
+    compare_absent_norms(head, norms + bh * head->key_blocks * H_PARTS);
+  }
   if (has_sum && verify_leads_group(head))
     compare_h_sum(head);
 }
 
 static void compare_k_variance(struct verify_head *head) {
-  const struct cpu_problem *p = head->problem;
-  if (widen_shared(head, PISA_WORKSPACE_K_VARIANCE, p->k_blocks, head->stored.k_variance) &&
-      verify_leads_group(head))
-    compare_variances(head);
+  if (!widen_shared(head, PISA_WORKSPACE_K_VARIANCE, head->key_blocks, head->problem->k_blocks,
+                    head->stored.k_variance) ||
+      !verify_leads_group(head))
+    return;
+  compare_variances(head);
+  compare_absent(head, PISA_WORKSPACE_K_VARIANCE);
 }
 
 void verify_statistics(struct verify_head *head) {

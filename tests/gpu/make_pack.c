@@ -6,10 +6,15 @@
 
 #include "tests/runtime/sample_pack.h"
 
-#define MEAN "top_k score=mean term=none budget=density density=125/1000 keep=0"
+#define ROUTE(term, budget) "top_k score=mean term=" term " budget=" budget
+#define EIGHTH "density density=125/1000 keep=0 threshold=0/1 variance=diagonal"
+#define ABOVE(tau, variance) "threshold density=0/1 keep=0 threshold=" tau " variance=" variance
 
-#define KEY_VARIANCE "top_k score=mean term=log_key_variance budget=density density=125/1000 keep=0"
-#define SECOND_ORDER(tail) "selected=exact rest=" tail " mass=second_order"
+#define MEAN ROUTE("none", EIGHTH)
+#define KEY_VARIANCE ROUTE("log_key_variance", EIGHTH)
+#define RESIDUAL ROUTE("log_residual", EIGHTH)
+#define ATTEND(tail, mass) "selected=exact rest=" tail " mass=" mass
+#define SECOND_ORDER(tail) ATTEND(tail, "second_order")
 
 #define SHAPED(text) .shape = text " mask=none", .code = text "\n"
 #define GROUPED SHAPED("heads=4 kv_heads=2 head_dim=96 type=bf16")
@@ -17,32 +22,68 @@
 #define SMALL_SHAPE "heads=4 kv_heads=1 head_dim=64 type=fp16"
 #define SMALL SHAPED(SMALL_SHAPE)
 
-#define BLOCKED(text, more) .blocks = text, .code = text more "\n"
+/* The code has what a compiler would compile in: words of the manifest that the driver reads. */
+#define BLOCKED(text, more) .blocks = text " lists=separate", .code = text more "\n"
 #define COARSE BLOCKED("query=128 key=128", " term=log_key_variance")
+#define NARROW(more) BLOCKED("query=64 key=64", more)
+#define PAIRED .blocks = "query=64 key=64 lists=union", .code = "query=64 key=64 lists=union\n"
 #define SMALL_BLOCKED                                                                              \
-  .shape = SMALL_SHAPE " mask=none", .blocks = "query=64 key=64",                                  \
+  .shape = SMALL_SHAPE " mask=none", .blocks = "query=64 key=64 lists=separate",                   \
   .code = SMALL_SHAPE " query=64 key=64 term=log_key_variance\n"
+#define GROUPED_PAIRED                                                                             \
+  .shape = "heads=4 kv_heads=2 head_dim=64 type=bf16 mask=none",                                   \
+  .blocks = "query=64 key=64 lists=union",                                                         \
+  .code = "heads=4 kv_heads=2 head_dim=64 type=bf16 query=64 key=64 lists=union\n"
 
 static const struct {
   const char *name;
   struct sample_spec spec;
-} specs[] = {{"hybrid", {.always = "always range=60..70\nalways last=1\n"}},
-             {"taylor0", {.attend = "selected=exact rest=taylor_0 mass=zeroth_order"}},
-             {"drop", {.attend = "selected=exact rest=drop", .route = MEAN}},
-             {"mean", {.route = MEAN}},
-             {"dense", {.dense = true}},
-             {"grouped", {GROUPED}},
-             {"half", {HALF}},
-             {"small", {SMALL}},
-             {"small_drop", {SMALL, .attend = "selected=exact rest=drop", .route = MEAN}},
-             {"narrow", {BLOCKED("query=64 key=64", "")}},
-             {"coarse",
-              {COARSE, .route = KEY_VARIANCE, .always = "always first=9\nalways window=1\n",
-               .attend = SECOND_ORDER("taylor_0")}},
-             {"spread", {.always = "always window=0\n", .attend = SECOND_ORDER("taylor_hybrid")}},
-             {"small_spread",
-              {SMALL_BLOCKED, .route = KEY_VARIANCE, .attend = SECOND_ORDER("taylor_hybrid")}},
-             {"small_dense", {SMALL, .dense = true}}};
+} specs[] = {
+    {"hybrid", {.always = "always range=60..70\nalways last=1\n"}},
+    {"taylor0", {.attend = ATTEND("taylor_0", "zeroth_order")}},
+    {"drop", {.attend = "selected=exact rest=drop", .route = MEAN}},
+    {"mean", {.route = MEAN}},
+    {"dense", {.dense = true}},
+    {"grouped", {GROUPED}},
+    {"half", {HALF}},
+    {"small", {SMALL}},
+    {"small_drop", {SMALL, .attend = "selected=exact rest=drop", .route = MEAN}},
+    {"narrow", {NARROW("")}},
+    {"coarse",
+     {COARSE, .route = KEY_VARIANCE, .always = "always first=9\nalways window=1\n",
+      .attend = SECOND_ORDER("taylor_0")}},
+    {"spread", {.always = "always window=0\n", .attend = SECOND_ORDER("taylor_hybrid")}},
+    {"small_spread",
+     {SMALL_BLOCKED, .route = KEY_VARIANCE, .attend = SECOND_ORDER("taylor_hybrid")}},
+    {"small_dense", {SMALL, .dense = true}},
+    {"linear",
+     {.attend = ATTEND("taylor_1", "zeroth_order"), .route = MEAN, .code = "rest=taylor_1\n"}},
+    {"linear_spread",
+     {.attend = SECOND_ORDER("taylor_1"),
+      .always = "always window=0\n",
+      .blocks = "query=64 key=64 lists=separate",
+      .code = "query=64 key=64 rest=taylor_1 mass=second_order\n"}},
+    {"residual",
+     {.route = RESIDUAL,
+      .attend = ATTEND("taylor_0", "zeroth_order"),
+      .code = "term=log_residual\n"}},
+    {"grouped_residual",
+     {.shape = "heads=4 kv_heads=2 head_dim=96 type=bf16 mask=none",
+      .route = RESIDUAL,
+      .code = "heads=4 kv_heads=2 head_dim=96 type=bf16 term=log_residual\n"}},
+    {"above",
+     {.route = ROUTE("log_covariance", ABOVE("25/10", "diagonal")),
+      .code = "budget=threshold variance=diagonal\n"}},
+    {"above_full",
+     {.route = ROUTE("none", ABOVE("15/10", "full")),
+      .attend = "selected=exact rest=drop",
+      .always = "always first=1\nalways window=0\n",
+      .code = "budget=threshold variance=full\n"}},
+    {"paired", {PAIRED}},
+    {"paired_drop", {PAIRED, .route = MEAN, .attend = "selected=exact rest=drop"}},
+    {"grouped_paired", {GROUPED_PAIRED, .always = "always window=1\n"}},
+    {"short", {.below = "below tokens=2048 use=dense\n"}},
+    {"narrow_short", {NARROW(""), .below = "below tokens=300 use=dense\n"}}};
 
 int main(int argc, char **argv) {
   struct sample pack;

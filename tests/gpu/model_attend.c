@@ -173,13 +173,14 @@ static int64_t item_rows(int64_t begin, int64_t n_q) {
 struct launch {
   const union model_value *args;
   enum model_attend kernel;
+  int64_t q_blocks; /* NTq; the argument of that name counts items, which may be pairs */
 };
 
 /* A walk in pairs takes the entries that both lists begin with from the first one. */
-static void join_pair(const struct item *item, int64_t i, int32_t *list) {
-  int64_t q_blocks = integer(item->args, PISA_ATTEND_q_blocks), pairs = (q_blocks + 1) / 2;
+static void join_pair(const struct item *item, int64_t i, int64_t q_blocks, int32_t *list) {
   const int32_t *shared = pointer(item->args, PISA_ATTEND_shared);
-  int64_t stride = integer(item->args, PISA_ATTEND_list_stride);
+  int64_t stride = integer(item->args, PISA_ATTEND_list_stride), pairs = blocks_of(q_blocks, 2);
+  memcpy(list, item->list, (size_t)item->count * sizeof *list);
   if (i % 2)
     memcpy(list, item->list - stride,
            (size_t)least(shared[item->bh * pairs + i / 2], item->count) * sizeof *list);
@@ -191,7 +192,7 @@ static void find_list(const struct launch *launch, int64_t i, int32_t *copy, str
   bool edge = launch->kernel != MODEL_ATTEND, dense = launch->kernel == MODEL_DENSE;
   const int32_t *lists = pointer(args, PISA_ATTEND_lists),
                 *counts = pointer(args, PISA_ATTEND_counts);
-  int64_t index = item->bh * integer(args, PISA_ATTEND_q_blocks) + i;
+  int64_t index = item->bh * launch->q_blocks + i;
   item->keys = edge ? keys_of(args, PISA_ATTEND_lengths, PISA_ATTEND_n_k,
                               item->bh / integer(args, PISA_ATTEND_heads))
                     : integer(args, PISA_ATTEND_n_k);
@@ -202,15 +203,15 @@ static void find_list(const struct launch *launch, int64_t i, int32_t *copy, str
     item->count = item->blocks;
   if (!item->list || edge || !model_now.pairs)
     return;
-  memcpy(copy, item->list, (size_t)item->count * sizeof *copy);
-  join_pair(item, i, copy);
+  join_pair(item, i, launch->q_blocks, copy);
   item->list = copy;
 }
 
-static void attend_item(void *context, int thread, int64_t index) {
+/* Query block |index % q_blocks| of head |index / q_blocks|. */
+static void attend_block(void *context, int thread, int64_t index) {
   const struct launch *launch = context;
   const union model_value *args = launch->args;
-  int64_t q_blocks = integer(args, PISA_ATTEND_q_blocks), i = index % q_blocks;
+  int64_t i = index % launch->q_blocks;
   const uint32_t *masks = pointer(args, PISA_ATTEND_masks);
   struct item *item = calloc(1, sizeof *item);
   int32_t *copy = calloc((size_t)integer(args, PISA_ATTEND_keep) + 1, sizeof *copy);
@@ -218,7 +219,7 @@ static void attend_item(void *context, int thread, int64_t index) {
   if (!item || !copy)
     abort();
   item->args = args;
-  item->bh = index / q_blocks;
+  item->bh = index / launch->q_blocks;
   item->rows = item_rows(i * QUERY, integer(args, PISA_ATTEND_n_q));
   find_list(launch, i, copy, item);
   for (int64_t row = 0; row < item->rows; row++) {
@@ -236,7 +237,15 @@ static void attend_item(void *context, int thread, int64_t index) {
 
 void model_attend(const struct model_build *build, const union model_value *args,
                   enum model_attend kernel) {
-  struct launch launch = {args, kernel};
-  model_enter(build);
-  cpu_parallel(cpu_threads(0), integer(args, PISA_ATTEND_items), attend_item, &launch);
+  struct model_build here = *build;
+  bool pairs = build->pairs && kernel == MODEL_ATTEND;
+  if (kernel == MODEL_DENSE)
+    here.query = PISA_DENSE_QUERY;
+  model_enter(&here);
+  struct launch launch = {args, kernel, blocks_of(integer(args, PISA_ATTEND_n_q), QUERY)};
+  int64_t items = blocks_of(launch.q_blocks, pairs ? 2 : 1);
+  if (integer(args, PISA_ATTEND_q_blocks) != items) /* what a kernel takes its items apart by */
+    abort();
+  int64_t heads = integer(args, PISA_ATTEND_items) / items;
+  cpu_parallel(cpu_threads(0), heads * launch.q_blocks, attend_block, &launch);
 }

@@ -4,11 +4,11 @@
 
 struct head { /* one query head */
   const union model_value *args;
-  int64_t bh, rows;     /* query blocks */
-  int64_t keys, blocks; /* that count: n_b, NT_b */
-  int64_t stride;       /* NT: blocks of k_mean from head to head */
-  float *score, *plain; /* [NT] with its term, and without */
-  bool *chosen;         /* [NT] */
+  int64_t bh, rows;      /* query blocks */
+  int64_t keys, blocks;  /* that count: n_b, NT_b */
+  int64_t stride;        /* NT: blocks of k_mean from head to head */
+  float *score, *plain;  /* [NT] with its term, and without */
+  bool *forced, *chosen; /* [NT] */
 };
 
 static void query_mean(const struct head *h, int64_t i, float *out) {
@@ -58,7 +58,7 @@ static void fill_scores(const struct head *h, const float *q) {
 
 static void force(const struct head *h, int64_t begin, int64_t end) {
   for (int64_t j = most(begin, 0); j < least(end, h->blocks); j++)
-    h->score[j] = INFINITY;
+    h->forced[j] = true;
 }
 
 /* Tokens [begin, end) of the sequence, or its last -begin. */
@@ -81,10 +81,14 @@ static void force_window(const struct head *h, int64_t i) {
 }
 
 static void force_blocks(const struct head *h, int64_t i) {
+  memset(h->forced, 0, (size_t)h->blocks * sizeof *h->forced);
   for (int a = PISA_ROUTE_always_0_begin;
        a <= PISA_ROUTE_always_3_begin && !model_fault("no_always"); a += 2)
     force_tokens(h, integer(h->args, a), integer(h->args, a + 1));
   force_window(h, i);
+  for (int64_t j = 0; j < h->blocks; j++)
+    if (h->forced[j])
+      h->score[j] = INFINITY;
 }
 
 /* ---- which blocks ---- */
@@ -106,7 +110,7 @@ static int64_t budget(const struct head *h) {
   if (num)
     k = most(1, num * h->blocks / integer(h->args, PISA_ROUTE_density_den));
   for (int64_t j = 0; j < h->blocks; j++)
-    forced += h->score[j] == INFINITY;
+    forced += h->forced[j];
   if (model_fault("no_widening"))
     forced = 0;
   return least(h->blocks, most(k, forced));
@@ -143,7 +147,7 @@ static void choose_above(const struct head *h, const float *q) {
   bool full = model_now.full_variance != model_fault("variance_kind");
   float limit = mu + threshold * (full ? full_sigma(h, mu) : diagonal_sigma(h, q));
   for (int64_t j = 0; j < h->blocks; j++) {
-    h->chosen[j] = h->score[j] > limit;
+    h->chosen[j] = h->forced[j] || h->score[j] > limit;
     n += h->chosen[j];
   }
   if (n == 0 && !model_fault("none_above"))
@@ -311,9 +315,10 @@ static void route_head(void *context, int thread, int64_t bh) {
   h.blocks = blocks_of(h.keys, KEY);
   h.score = calloc((size_t)h.stride, sizeof *h.score);
   h.plain = calloc((size_t)h.stride, sizeof *h.plain);
+  h.forced = calloc((size_t)h.stride, sizeof *h.forced);
   h.chosen = calloc((size_t)h.stride, sizeof *h.chosen);
   (void)thread;
-  if (!h.score || !h.plain || !h.chosen)
+  if (!h.score || !h.plain || !h.forced || !h.chosen)
     abort();
   for (int64_t i = 0; i < h.rows; i++) {
     choose(&h, i);
@@ -323,6 +328,7 @@ static void route_head(void *context, int thread, int64_t bh) {
     pair_lists(&h, p);
   free(h.score);
   free(h.plain);
+  free(h.forced);
   free(h.chosen);
 }
 

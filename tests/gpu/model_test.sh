@@ -20,7 +20,7 @@ pack() {
 
 # The fewest query heads that a pack takes: those of one key/value head.
 heads() {
-  case $1 in grouped) echo 2 ;; small*) echo 4 ;; *) echo 1 ;; esac
+  case $1 in grouped*) echo 2 ;; small*) echo 4 ;; *) echo 1 ;; esac
 }
 
 # expect CODE COMMAND...: runs it into $work/out and $work/err.
