@@ -110,14 +110,16 @@ typedef struct pisa_tensor {
 } pisa_tensor;
 
 typedef struct pisa_attention {
-  size_t struct_size; /* sizeof(pisa_attention), so that the struct can grow */
-  int64_t batch;      /* B >= 1 */
-  int64_t heads;      /* H >= 1; H / kv_heads must be the spec's */
-  int64_t kv_heads;   /* Hk >= 1 */
-  int64_t n_q, n_k;   /* Nq, Nk: 1 to 2^30 */
-  pisa_tensor q;      /* [B, H, Nq, D] */
-  pisa_tensor k, v;   /* [B, Hk, Nk, D] */
-  pisa_tensor o;      /* [B, H, Nq, D] */
+  /* sizeof(pisa_attention). The struct grows: of a caller built before a field was added, the field
+     counts as zero. */
+  size_t struct_size;
+  int64_t batch;    /* B >= 1 */
+  int64_t heads;    /* H >= 1; H / kv_heads must be the spec's */
+  int64_t kv_heads; /* Hk >= 1 */
+  int64_t n_q, n_k; /* Nq, Nk: 1 to 2^30 */
+  pisa_tensor q;    /* [B, H, Nq, D] */
+  pisa_tensor k, v; /* [B, Hk, Nk, D] */
+  pisa_tensor o;    /* [B, H, Nq, D] */
   /* NULL, or contiguous [B, H, Nq]: natural log of the softmax denominator, tail included. */
   float *lse;
   /* NULL, or contiguous [B, H, NTq, kept]: key blocks read exactly, ascending, then -1 where a
@@ -125,7 +127,7 @@ typedef struct pisa_attention {
      dense. */
   int32_t *blocks;
   /* 0: the spec's budget; else in (0, 1]: k = max(1, floor(density * NT)). Counts as a decimal of 9
-     places, so 0.29 of 100 blocks is 29. Not for packs with a threshold. */
+     places, so 0.29 of 100 blocks is 29. Without effect on a call that `below` makes dense. */
   double density;
   /* 0: the spec's budget; else k = keep >= 1. At most one of density and keep may be set, and
      neither for dense packs and packs with a threshold. A query block for which more than k blocks
@@ -140,7 +142,7 @@ typedef struct pisa_attention {
   /* NULL: route as the spec says. Else [B, H, NTq, n_listed] on the device (host for pisa_cpu_run):
      the key blocks to read exactly, in any order; what is outside 0 .. NT - 1 (say -1) is skipped,
      repetitions count once. The spec's always-set and budget do not apply, density and keep must be
-     0. Not for dense packs. */
+     0. Not for dense packs and calls that `below` makes dense. */
   const int32_t *lists;
   int64_t n_listed; /* 1 to NT where |lists| is set; else 0 */
 } pisa_attention;
@@ -154,7 +156,8 @@ pisa_status pisa_kept_blocks(const pisa_pack *pack, int variant, const pisa_atte
 
 /* Bytes of device memory a call of this shape needs (256-byte aligned; contents need no
    initialisation, and nothing survives between calls). Depends on the shape, the budget and the
-   device; never on data. 0 for dense packs. Pointers and strides of |call| are not looked at. */
+   device; never on data. 0 for dense calls. k_lengths and lists are tested for NULL; other pointers
+   and strides of |call| are not looked at. */
 pisa_status pisa_workspace_size(const pisa_module *module, const pisa_attention *call,
                                 size_t *out_bytes, pisa_error *error);
 
@@ -162,8 +165,9 @@ pisa_status pisa_workspace_size(const pisa_module *module, const pisa_attention 
    stream): statistics, routing and attention. No allocation, no synchronisation, no host reads:
    capturable in a CUDA graph. Every shape, stride, alignment and size is checked before anything is
    enqueued; the address ranges of o, lse, blocks and workspace must not overlap each other or the
-   inputs. Needs the context that |module| was loaded into to be current. Calls that may run at the
-   same time need workspaces of their own. Same input, same bits out. */
+   inputs, k_lengths and lists among them. Needs the context that |module| was loaded into to be
+   current. Calls that may run at the same time need workspaces of their own. Same input, same bits
+   out. */
 pisa_status pisa_launch(const pisa_module *module, const pisa_attention *call, void *workspace,
                         size_t workspace_bytes, void *stream, pisa_error *error);
 

@@ -141,7 +141,7 @@ static int64_t most_forced(const struct pisa_method *m, int64_t n_q, int64_t n_k
   return most;
 }
 
-/* k is raised to the largest forced set of any query block, wherever on the diagonal it is. */
+/* The longest list is the largest forced set of any query block, wherever on the diagonal it is. */
 static void check_window_budget(void) {
   static const int sizes[][2] = {{128, 64}, {64, 64}, {128, 128}};
   uint64_t seed = 1;
@@ -168,6 +168,93 @@ static void check_window_budget(void) {
   }
 }
 
+static struct pisa_always some_always(uint64_t kind, int64_t begin, int64_t length) {
+  if (kind % 3 == 2)
+    return (struct pisa_always){PISA_ALWAYS_RANGE, begin, begin + length};
+  return (struct pisa_always){kind % 3 ? PISA_ALWAYS_LAST : PISA_ALWAYS_FIRST, 0, length};
+}
+
+/* Of a call with lengths |kept| bounds the lists of every sequence of 0 to n_k keys. */
+static void check_any_length(void) {
+  uint64_t seed = 7;
+  for (int trial = 0; trial < 300; trial++) {
+    struct pisa_method m = base;
+    int64_t number[12];
+    for (int n = 0; n < 12; n++) {
+      seed = seed * 6364136223846793005u + 1442695040888963407u;
+      number[n] = (int64_t)(seed >> 33);
+    }
+    m.query = trial % 2 ? 128 : 64;
+    m.has_window = number[0] % 2;
+    m.window = m.has_window ? number[1] % 4 : 0;
+    m.n_always = (int)(number[2] % 5);
+    for (int a = 0; a < m.n_always; a++)
+      m.always[a] =
+          some_always((uint64_t)(trial + a), number[4 + a] % 1500, 1 + number[8 + a] % 300);
+    int64_t n_q = 1 + number[3] % 2000, n_k = 1 + number[11] % 2000;
+    struct pisa_quota quota = pisa_quota(&m, 0, trial % 3 ? 0 : 2);
+    int64_t bound = pisa_kept(&m, &quota, n_q, n_k, true);
+    CHECK(bound <= (n_k + 63) / 64);
+    for (int64_t length = 0; length <= n_k; length += 1 + length % 13)
+      for (int64_t i = 0; i * m.query < n_q; i++)
+        CHECK(pisa_list_count(&m, &quota, length, i) <= bound);
+  }
+}
+
+/* The bound itself: each range's most blocks, one more for the last tokens, and the widest window.
+ */
+static void check_bound(void) {
+  struct pisa_method m = base;
+  struct pisa_quota quota = pisa_quota(&m, 0, 1);
+  CHECK_INT(pisa_kept(&m, &quota, 1, 64 * 100, true), 1);
+  m.n_always = 3;
+  m.always[0] = (struct pisa_always){PISA_ALWAYS_FIRST, 0, 65};
+  m.always[1] = (struct pisa_always){PISA_ALWAYS_LAST, 0, 64};
+  m.always[2] = (struct pisa_always){PISA_ALWAYS_RANGE, 63, 65};
+  CHECK_INT(pisa_kept(&m, &quota, 1, 64 * 100, true), 2 + 2 + 2);
+  m.has_window = true;
+  m.window = 3;
+  CHECK_INT(pisa_kept(&m, &quota, 1, 64 * 100, true), 2 + 2 + 2 + 8);
+  CHECK_INT(pisa_kept(&m, &quota, 1, 64 * 10, true), 10);
+  quota = pisa_quota(&m, 0, 50);
+  CHECK_INT(pisa_kept(&m, &quota, 1, 64 * 100, true), 50);
+  m.budget = PISA_BUDGET_THRESHOLD;
+  quota = pisa_quota(&m, 0, 0);
+  CHECK_INT(pisa_kept(&m, &quota, 1, 64 * 100, true), 100);
+  CHECK_INT(pisa_kept(&m, &quota, 1, 64 * 100, false), 100);
+}
+
+/* A query block reads k blocks, or what is forced for it alone where that is more. */
+static void check_counts(void) {
+  struct pisa_method m = base;
+  m.has_window = true;
+  m.window = 1;
+  struct pisa_quota quota = pisa_quota(&m, 0, 3);
+  CHECK_INT(pisa_forced_blocks(&m, 6400, 0), 3); /* two of its own and one behind them */
+  CHECK_INT(pisa_forced_blocks(&m, 6400, 1), 4);
+  CHECK_INT(pisa_list_count(&m, &quota, 6400, 0), 3);
+  CHECK_INT(pisa_list_count(&m, &quota, 6400, 1), 4);
+  CHECK_INT(pisa_list_count(&m, &quota, 128, 0), 2); /* no more than there are */
+  CHECK_INT(pisa_list_count(&m, &quota, 0, 0), 0);
+  CHECK_INT(pisa_most_forced(&m, 6400, 6400), 4);
+  CHECK_INT(pisa_most_forced(&m, 128, 6400), 3);
+}
+
+/* k of a sequence's own length. */
+static void check_quota(void) {
+  struct pisa_quota tenth = pisa_quota(&base, 0.1, 0), five = pisa_quota(&base, 0, 5);
+  CHECK_INT(pisa_quota_blocks(&tenth, 100), 10);
+  CHECK_INT(pisa_quota_blocks(&tenth, 29), 2);
+  CHECK_INT(pisa_quota_blocks(&tenth, 3), 1);
+  CHECK_INT(pisa_quota_blocks(&tenth, 0), 0);
+  CHECK_INT(pisa_quota_blocks(&five, 100), 5);
+  CHECK_INT(pisa_quota_blocks(&five, 3), 3);
+  struct pisa_quota spec = pisa_quota(&base, 0, 0), tiny = pisa_quota(&base, 1e-12, 0);
+  CHECK(spec.num == 15 && spec.den == 100 && spec.keep == 0);
+  CHECK(tenth.num == 100000000 && tenth.den == 1000000000);
+  CHECK(tiny.num == 0 && tiny.keep == 1);
+}
+
 int main(void) {
   check_decimals();
   check_spec_budget();
@@ -176,5 +263,9 @@ int main(void) {
   check_forced_budget();
   check_windows();
   check_window_budget();
+  check_any_length();
+  check_bound();
+  check_counts();
+  check_quota();
   return check_result();
 }

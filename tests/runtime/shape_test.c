@@ -1,16 +1,13 @@
 /* shape_test.c: every field of a call that is wrong is refused by its name and reason; what is
-   right, however odd, passes. Reached through pisa_kept_blocks (sizes) and pisa_shape_check
-   (arrays), without a device. */
+   right, however odd, passes. Reached through pisa_call_read and pisa_shape_check, without
+   a device. */
 #include "runtime/shape.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "runtime/limits.h"
-#include "runtime/pack.h"
 #include "tests/runtime/check.h"
-#include "tests/runtime/sample_pack.h"
 
 enum { D = 128 };
 static const struct pisa_method method = {.heads = 8,
@@ -128,6 +125,94 @@ static void check_dense(void) {
               "density is set, but the pack is dense");
 }
 
+/* Below the spec's N tokens a call is dense, though the pack is not. */
+static void check_below(void) {
+  struct pisa_method below = method;
+  struct pisa_shape shape;
+  pisa_error error;
+  pisa_attention call = good_call();
+  below.dense_below = 201;
+  pisa_clear(&error);
+  CHECK_FAILS(pisa_shape_check(&below, &call, &shape, &error), PISA_INVALID_ARGUMENT, error,
+              "blocks must be NULL: below 201 tokens this pack makes no block lists, n_k is 200");
+  call.blocks = NULL;
+  call.keep = 2; /* without effect */
+  pisa_clear(&error);
+  CHECK_OK(pisa_shape_check(&below, &call, &shape, &error), error);
+  CHECK(shape.dense && shape.uniform && shape.k == 4 && shape.kept == 4);
+  call.k_lengths = at(0x80000000);
+  CHECK_OK(pisa_shape_check(&below, &call, &shape, &error), error);
+  CHECK(shape.dense && !shape.uniform && shape.kept == 4);
+  below.dense_below = 200;
+  CHECK_OK(pisa_shape_check(&below, &call, &shape, &error), error);
+  CHECK(!shape.dense && shape.kept == 2);
+}
+
+static void check_lists(void) {
+  struct pisa_method other = method;
+  struct pisa_shape shape;
+  pisa_error error;
+  pisa_attention call = good_call();
+  REFUSED(n_listed, 1, "n_listed is 1, but lists is NULL: it must be 0");
+  REFUSED(n_listed, -1, "n_listed is -1, but lists is NULL");
+  REFUSED(lists, at(0x90000000), "n_listed is 0, must be from 1 to 4");
+  call.lists = at(0x90000000);
+  call.n_listed = 5;
+  CHECK_FAILS(check(&call, &error), PISA_INVALID_ARGUMENT, error,
+              "n_listed is 5, must be from 1 to 4");
+  call.n_listed = 3;
+  CHECK_OK(check(&call, &error), error);
+  CHECK_OK(pisa_shape_sizes(&method, &call, &shape, &error), error);
+  CHECK(shape.k == 3 && shape.kept == 3 && !shape.uniform && !shape.dense);
+  call.keep = 2;
+  CHECK_FAILS(check(&call, &error), PISA_INVALID_ARGUMENT, error,
+              "keep is set, but lists say what is read");
+  call.keep = 0;
+  call.density = 1;
+  CHECK_FAILS(check(&call, &error), PISA_INVALID_ARGUMENT, error,
+              "density is set, but lists say what is read");
+  call.density = 0;
+  other.dense_below = 300;
+  CHECK_FAILS(pisa_shape_check(&other, &call, &shape, &error), PISA_INVALID_ARGUMENT, error,
+              "lists must be NULL: below 300 tokens this pack reads every block exactly");
+  other.dense_below = 0;
+  other.dense = true;
+  CHECK_FAILS(pisa_shape_check(&other, &call, &shape, &error), PISA_INVALID_ARGUMENT, error,
+              "lists must be NULL: the pack is dense");
+}
+
+/* Lengths and lists are inputs: apart from outputs, but not from each other. */
+static void check_input_arrays(void) {
+  REFUSED(k_lengths, at(0x80000002), "k_lengths is 0x80000002, must be aligned to 4 bytes");
+  REFUSED(k_lengths, at(0x40000004), "o overlaps k_lengths in memory");
+  REFUSED(k_lengths, at(0x50000008), "lse overlaps k_lengths in memory");
+  REFUSED(k_lengths, at(0x60000000), "blocks overlaps k_lengths in memory");
+  REFUSED(k_lengths, at(UINTPTR_MAX - 3), "k_lengths reaches beyond the address space");
+  ACCEPTED(k_lengths, at(0x5ffffffc)); /* two of them, up to the first of |blocks| */
+  ACCEPTED(k_lengths, at(0x20000000));
+  struct pisa_shape shape;
+  pisa_error error;
+  pisa_attention call = good_call();
+  call.n_listed = 4; /* 2 batches, 6 heads, 1 query block: 192 bytes */
+  static const struct {
+    uintptr_t at;
+    const char *words;
+  } cases[] = {{0x80000001, "lists is 0x80000001, must be aligned to 4 bytes"},
+               {0x40000000 - 188, "o overlaps lists in memory"},
+               {0x60000004, "blocks overlaps lists in memory"},
+               {UINTPTR_MAX - 187, "lists reaches beyond the address space"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    call.lists = at(cases[i].at);
+    CHECK_FAILS(check(&call, &error), PISA_INVALID_ARGUMENT, error, cases[i].words);
+  }
+  call.lists = at(0x40000000 - 192);
+  call.k_lengths = at(0x40000000 - 192);
+  CHECK_OK(check(&call, &error), error);
+  CHECK(!pisa_shape_sizes(&method, &call, &shape, NULL));
+  CHECK_FAILS(pisa_shape_tensors(&method, &call, &shape, at(0x3fffff00), 256, &error),
+              PISA_INVALID_ARGUMENT, error, "workspace overlaps k_lengths in memory");
+}
+
 /* A later version's longer struct passes as long as what we cannot know is zero. */
 static void check_growth(void) {
   struct {
@@ -141,6 +226,27 @@ static void check_growth(void) {
   CHECK_OK(check(&grown.call, &error), error);
   grown.more[3] = 1;
   CHECK_FAILS(check(&grown.call, &error), PISA_UNSUPPORTED, error, "update libpisa");
+}
+
+/* An earlier version's struct ends before k_lengths: what lies behind it is not the caller's. */
+static void check_older(void) {
+  pisa_error error;
+  pisa_attention call = good_call(), full;
+  const size_t older = offsetof(pisa_attention, k_lengths);
+  call.struct_size = older;
+  call.k_lengths = at(1);
+  call.lists = at(1);
+  call.n_listed = 1;
+  pisa_clear(&error);
+  CHECK_OK(pisa_call_read(&call, &full, &error), error);
+  CHECK(full.struct_size == sizeof full && !full.k_lengths && !full.lists && !full.n_listed);
+  CHECK(full.batch == 2 && full.n_k == 200 && full.lse == call.lse);
+  CHECK_OK(check(&call, &error), error);
+  for (size_t size = 0; size < sizeof call; size++) {
+    call.struct_size = size;
+    if (size != older)
+      CHECK_FAILS(check(&call, &error), PISA_INVALID_ARGUMENT, error, "struct_size");
+  }
 }
 
 static void check_pointers(void) {
@@ -241,6 +347,15 @@ static void check_derived(void) {
   CHECK_OK(pisa_shape_check(&method, &call, &shape, &error), error);
   CHECK(shape.bh == 12 && shape.nt == 4 && shape.nt_q == 1 && shape.nq_s == 2 && shape.kept == 1);
   CHECK(fabsf(shape.scale - 0.08838834764f) < 1e-9f);
+  CHECK(shape.k == 1 && shape.uniform && !shape.dense);
+  struct pisa_method forced = method;
+  forced.n_always = 1;
+  forced.always[0] = (struct pisa_always){PISA_ALWAYS_FIRST, 0, 65};
+  CHECK_OK(pisa_shape_check(&forced, &call, &shape, &error), error);
+  CHECK(shape.k == 1 && shape.kept == 2 && !shape.uniform);
+  forced.budget = PISA_BUDGET_THRESHOLD;
+  CHECK_OK(pisa_shape_check(&forced, &call, &shape, &error), error);
+  CHECK(shape.kept == 4 && !shape.uniform);
   struct pisa_method coarse = method;
   coarse.key = 128;
   CHECK_OK(pisa_shape_check(&coarse, &call, &shape, &error), error);
@@ -250,73 +365,15 @@ static void check_derived(void) {
   CHECK(shape.nt == 4 && shape.nt_q == 2 && shape.nq_s == 2 && shape.vb == 4);
 }
 
-static void check_limits(void) {
-  const struct pisa_limits limits = {132, 227 * 1024};
-  struct pisa_shape shape;
-  pisa_error error;
-  pisa_attention call = good_call();
-  call.n_k = 229376;
-  pisa_clear(&error);
-  CHECK_OK(pisa_shape_sizes(&method, &call, &shape, &error), error);
-  CHECK_OK(pisa_limits_sizes(&method, &shape, &limits, &error), error);
-  call.n_k = 229377;
-  CHECK_OK(pisa_shape_sizes(&method, &call, &shape, &error), error);
-  CHECK_FAILS(
-      pisa_limits_sizes(&method, &shape, &limits, &error), PISA_UNSUPPORTED, error,
-      "n_k is 229377: the route kernel keeps a row of scores in shared memory, which holds at "
-      "most 229376 tokens");
-  call.n_k = 6400;
-  call.batch = 100000;
-  CHECK(!pisa_shape_sizes(&method, &call, &shape, NULL));
-  CHECK_FAILS(pisa_limits_sizes(&method, &shape, &limits, &error), PISA_UNSUPPORTED, error,
-              "batch * kv_heads * blocks is 300000 * 100, at most 16268815 fit");
-  call = good_call();
-  call.v.stride[0] = INT64_C(1) << 39;
-  CHECK(!pisa_shape_sizes(&method, &call, &shape, NULL));
-  CHECK_FAILS(
-      pisa_limits_strides(&call, &shape, &error), PISA_UNSUPPORTED, error,
-      "v.stride[0] (batch) is 549755813888 elements, a tensor map takes less than 2^40 bytes");
-}
-
-static void check_kept_blocks(void) {
-  pisa_error error;
-  struct sample sample;
-  pisa_pack *pack = NULL;
-  int64_t kept = -1;
-  sample_make(&(struct sample_spec){.always = "always last=256\n"}, &sample);
-  CHECK_OK(pisa_pack_read(sample.bytes, sample.size, &pack, &error), error);
-  pisa_attention call = {
-      .struct_size = sizeof call, .batch = 1, .heads = 4, .kv_heads = 4, .n_q = 64, .n_k = 6400};
-  CHECK_OK(pisa_kept_blocks(pack, 0, &call, &kept, &error), error); /* pointers are not looked at */
-  CHECK_INT(kept, 12);
-  CHECK_OK(pisa_kept_blocks(pack, 1, &call, &kept, &error), error);
-  CHECK_INT(kept, 25);
-  call.keep = 1;
-  CHECK_OK(pisa_kept_blocks(pack, 1, &call, &kept, &error), error);
-  CHECK_INT(kept, 4);
-  call.n_q = 0;
-  CHECK_FAILS(pisa_kept_blocks(pack, 0, &call, &kept, &error), PISA_INVALID_ARGUMENT, error,
-              "n_q is 0");
-  CHECK_INT(kept, 4);
-  CHECK_FAILS(pisa_kept_blocks(pack, 0, NULL, &kept, &error), PISA_INVALID_ARGUMENT, error,
-              "call is NULL");
-  CHECK_FAILS(pisa_kept_blocks(pack, 0, &call, NULL, &error), PISA_INVALID_ARGUMENT, error,
-              "out is NULL");
-  CHECK_FAILS(pisa_kept_blocks(NULL, 0, &call, &kept, &error), PISA_INVALID_ARGUMENT, error,
-              "pack is NULL");
-  CHECK_FAILS(pisa_kept_blocks(pack, 2, &call, &kept, &error), PISA_INVALID_ARGUMENT, error,
-              "variant is 2, must be from 0 to 1");
-  CHECK_FAILS(pisa_kept_blocks(pack, -1, &call, &kept, &error), PISA_INVALID_ARGUMENT, error,
-              "variant is -1");
-  pisa_pack_close(pack);
-  sample_free(&sample);
-}
-
 int main(void) {
   check_sizes();
   check_options();
   check_dense();
+  check_below();
+  check_lists();
+  check_input_arrays();
   check_growth();
+  check_older();
   check_pointers();
   check_strides();
   check_unit_dimensions();
@@ -324,7 +381,5 @@ int main(void) {
   check_overflow();
   check_overlaps();
   check_derived();
-  check_limits();
-  check_kept_blocks();
   return check_result();
 }
