@@ -4,6 +4,7 @@
 #include "compiler/plan/variants.h"
 
 #include <assert.h>
+#include <string.h>
 
 #include "compiler/plan/limits.h"
 #include "dsl/arena.h"
@@ -61,10 +62,13 @@ static void find_live(struct expansion *x) {
 
 /* ---- combinations ---- */
 
-static const char *choices_text(struct expansion *x, const int *pick) {
-  const char *text = x->prefix;
+/* "half_tile=on query=64"; with |all| the picked defaults and the --set ones too. */
+static const char *choices_text(struct expansion *x, const int *pick, bool all) {
+  const char *text = all ? x->prefix : "";
   for (int c = 0; c < x->spec->n_choices; c++) {
     const struct spec_choice *choice = &x->spec->choices[c];
+    if (!all && pick[c] == 0)
+      continue;
     text = arena_printf(x->arena, "%s%s%s=%s", text, *text ? " " : "", choice->name,
                         choice->values[pick[c]]);
   }
@@ -95,14 +99,39 @@ static const struct spec *combine(struct expansion *x, const int *pick, const ch
   return limits.n == 0 ? spec : NULL;
 }
 
+static bool was_dropped(const struct expansion *x, const char *candidate) {
+  for (int i = 0; i < x->out->n_dropped; i++)
+    if (strcmp(x->out->dropped[i].candidate, candidate) == 0)
+      return true;
+  return false;
+}
+
+/* Names the values that do not go together, and no others, once. */
+static void drop_combination(struct expansion *x, const int *pick, const char *reason) {
+  int culprits[MAX_CHOICES];
+  memcpy(culprits, pick, sizeof culprits);
+  for (int c = 0; c < x->spec->n_choices; c++) {
+    int was = culprits[c];
+    const char *without;
+    culprits[c] = 0;
+    if (combine(x, culprits, &without))
+      culprits[c] = was;
+    else
+      reason = without;
+  }
+  const char *candidate = choices_text(x, culprits, false);
+  if (!was_dropped(x, candidate))
+    drop(x, candidate, x->spec->name_span, reason);
+}
+
 static void plan_combination(struct expansion *x, const int *pick) {
-  const char *choices = choices_text(x, pick);
   const char *reason;
   const struct spec *spec = combine(x, pick, &reason);
   if (spec)
-    x->out->plans[x->out->n++] = plan_choose(x->arena, spec, x->target, choices);
+    x->out->plans[x->out->n++] =
+        plan_choose(x->arena, spec, x->target, choices_text(x, pick, true));
   else
-    drop(x, choices, x->spec->name_span, reason);
+    drop_combination(x, pick, reason);
 }
 
 /* Counts |at| through all combinations, the last choice fastest; false after the last one. */
@@ -121,7 +150,7 @@ static void multiply_out(struct expansion *x) {
   for (int c = 0; c < x->spec->n_choices; c++)
     combinations *= x->n_live[c];
   x->out->plans = ARENA_ARRAY(x->arena, struct plan *, combinations);
-  int at[MAX_CHOICES] = {0}, pick[MAX_CHOICES];
+  int at[MAX_CHOICES] = {0}, pick[MAX_CHOICES] = {0};
   do {
     for (int c = 0; c < x->spec->n_choices; c++)
       pick[c] = x->live[c][at[c]];
