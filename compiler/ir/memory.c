@@ -14,7 +14,8 @@ val at_const(struct ir *k, val pointer, int64_t byte_offset) {
 }
 
 val at_row(struct ir *k, val pointer, val row, val row_bytes) {
-  return at(k, pointer, mul(k, widen(k, row), widen(k, row_bytes)));
+  val bytes = widen(k, row_bytes), index = widen(k, row);
+  return at(k, pointer, mul(k, index, bytes));
 }
 
 static const char *alignment(char *buffer, size_t size, int align) {

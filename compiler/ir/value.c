@@ -262,9 +262,10 @@ val half_hi(struct ir *k, val pair) {
 }
 
 val half_blend(struct ir *k, val x, val wx, val y, val wy) {
-  val lo = fused(k, half_lo(k, x), wx, mul(k, half_lo(k, y), wy));
-  val hi = fused(k, half_hi(k, x), wx, mul(k, half_hi(k, y), wy));
-  return pack_half(k, lo, hi);
+  val y_lo = mul(k, half_lo(k, y), wy), x_lo = half_lo(k, x);
+  val lo = fused(k, x_lo, wx, y_lo);
+  val y_hi = mul(k, half_hi(k, y), wy), x_hi = half_hi(k, x);
+  return pack_half(k, lo, fused(k, x_hi, wx, y_hi));
 }
 
 val element(struct ir *k, val vector, int i, type t) {

@@ -49,7 +49,8 @@ void ring_advance(struct ir *k, const struct ring *ring, struct ring_place *plac
 }
 
 void ring_acquire(struct ir *k, const struct ring *ring, struct slot slot) {
-  mbarrier_wait(k, barrier(k, ring, slot.stage, true), bit_xor(k, slot.phase, i32(k, 1)));
+  val phase = bit_xor(k, slot.phase, i32(k, 1));
+  mbarrier_wait(k, barrier(k, ring, slot.stage, true), phase);
 }
 
 void ring_expect(struct ir *k, const struct ring *ring, struct slot slot, int bytes) {
