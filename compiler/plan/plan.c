@@ -99,13 +99,13 @@ static bool is_second_order(const struct spec *spec) {
   return !spec->attend.all_exact && spec->attend.mass_second_order;
 }
 
-/* Ring of |stages| (q, k and v block of one j), a 1 KB tile of ones for the row sums, barriers
- * padded to 256. */
+/* Ring of |stages| (q, k and v block of one j), a 1 KB tile of ones, a row of column sums per stage
+ * (sm90/ones.h), barriers padded to 256. */
 static void statistics_layout(struct plan_statistics *p, int stages) {
-  enum { ONES = 1024, BARRIERS = 256 };
+  enum { ONES = 1024, ROW = 512, BARRIERS = 256 };
   p->stages = stages;
   p->ones_offset = stages * 3 * p->block * row_bytes(p->head_dim);
-  p->barrier_offset = p->ones_offset + ONES;
+  p->barrier_offset = p->ones_offset + ONES + stages * ROW;
   p->kernel.smem_bytes = p->barrier_offset + BARRIERS;
 }
 
@@ -143,10 +143,10 @@ static void choose_statistics(struct arena *arena, struct plan *plan) {
 
 /* As for statistics, but a stage has no block of q. */
 static void residual_layout(struct plan_residual *p, int stages) {
-  enum { ONES = 1024, BARRIERS = 256 };
+  enum { ONES = 1024, ROW = 512, BARRIERS = 256 };
   p->stages = stages;
   p->ones_offset = stages * 2 * p->block * row_bytes(p->head_dim);
-  p->barrier_offset = p->ones_offset + ONES;
+  p->barrier_offset = p->ones_offset + ONES + stages * ROW;
   p->kernel.smem_bytes = p->barrier_offset + BARRIERS;
 }
 

@@ -13,6 +13,10 @@ void cta_sync(struct ir *k) {
   OP0(k, "nvvm.barrier", NO_TYPE, "operandSegmentSizes = array<i32: 0, 0, 0>");
 }
 
+void consumers_sync(struct ir *k, int groups) {
+  named_sync(k, i32(k, BARRIER_CONSUMERS), groups * GROUP_THREADS);
+}
+
 void group_sync(struct ir *k, val group) {
   named_sync(k, add_const(k, group, BARRIER_GROUP), GROUP_THREADS);
 }

@@ -2,6 +2,7 @@
 
    Named barriers (bar.sync id, threads): ids are handed out here and nowhere else.
      0                 the whole CTA
+     BARRIER_CONSUMERS all warpgroups that compute
      BARRIER_TURN + w  the turn of consumer warpgroup w (ping-pong)
      BARRIER_GROUP + w the 128 threads of consumer warpgroup w */
 #ifndef PISA_SM90_SYNC_H
@@ -9,10 +10,11 @@
 
 #include "compiler/ir/ir.h"
 
-enum { BARRIER_TURN = 2, BARRIER_GROUP = 5 };
+enum { BARRIER_CONSUMERS = 1, BARRIER_TURN = 2, BARRIER_GROUP = 5 };
 
 void cta_sync(struct ir *k);
-void group_sync(struct ir *k, val group); /* the 128 threads of consumer warpgroup |group| */
+void consumers_sync(struct ir *k, int groups); /* all |groups| consumer warpgroups */
+void group_sync(struct ir *k, val group);      /* the 128 threads of consumer warpgroup |group| */
 
 /* Two consumer warpgroups issue their matrix products in turn: while one feeds the tensor cores,
    the other does its softmax (FlashAttention-3's ping-pong). Takes and passes must balance:

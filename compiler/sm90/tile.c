@@ -83,3 +83,17 @@ val tile_lane_address(struct ir *k, const struct tile_lane *lane, int step) {
   int panel_offset = step / per_panel * lane->rows * PANEL_ROW_BYTES;
   return add(k, lane->row_address, add_const(k, swizzled, panel_offset));
 }
+
+void tile_clear_rows(struct ir *k, const struct tile *tile, val first_row, val thread,
+                     int threads) {
+  const int panel_bytes = tile->rows * PANEL_ROW_BYTES;
+  val zero = i32(k, 0), vector = pack4(k, (const val[]){zero, zero, zero, zero});
+  val row = mul_const(k, first_row, PANEL_ROW_BYTES), mine = mul_const(k, thread, UNIT);
+  val first = add(k, row, mine);
+  for (int p = 0; p < tile->columns / PANEL_COLUMNS; p++) {
+    val panel = shared_pointer(k, add_const(k, tile->address, p * panel_bytes));
+    FOR_STEP(k, offset, first, i32(k, panel_bytes), i32(k, threads * UNIT)) {
+      store(k, vector, at(k, panel, offset), UNIT);
+    }
+  }
+}

@@ -79,4 +79,7 @@ val tile_lane_address(struct ir *k, const struct tile_lane *lane, int step);
 val tile_transposed_lane_address(struct ir *k, const struct tile *tile, val panel,
                                  const struct lanes *lanes);
 
+/* Zeros in rows [first_row, rows) of |tile|, by |threads| threads of which this is |thread|. */
+void tile_clear_rows(struct ir *k, const struct tile *tile, val first_row, val thread, int threads);
+
 #endif

@@ -1,0 +1,166 @@
+/* A pass over blocks: its ring, its roles, what is whose; see blocks.h. */
+#include "compiler/kernels/blocks.h"
+
+#include <assert.h>
+
+#include "compiler/sm90/ones.h"
+#include "compiler/sm90/sync.h"
+
+enum { MAX_GROUPS = 2, WORD = 4 };
+
+struct pass pass_open(struct ir *k, struct pass p, int smem_bytes) {
+  p.lanes = lanes_new(k);
+  p.columns = tile_columns(p.head_dim);
+  p.groups = p.columns / PANEL_COLUMNS;
+  assert(p.block % BOX_ROWS == 0 && p.groups <= MAX_GROUPS && p.inputs <= MAX_INPUTS);
+  int stage_bytes = p.inputs * pass_input_bytes(&p);
+  p.ring = (struct ring){p.stages, 0, stage_bytes, p.barrier_offset, {0}};
+  assert(ring_bytes(&p.ring) <= p.ones_offset);
+  assert(p.ones_offset + ONES_BYTES + p.stages * ONES_ROW_BYTES <= p.barrier_offset);
+  assert(p.barrier_offset + ring_barrier_bytes(p.stages) <= smem_bytes);
+  return p;
+}
+
+int pass_consumer_warps(const struct pass *p) {
+  return WARPGROUP_WARPS * p->groups;
+}
+
+val pass_consumer_warp(struct ir *k, const struct pass *p) {
+  return add_const(k, p->lanes.warp, -WARPGROUP_WARPS);
+}
+
+int pass_input_bytes(const struct pass *p) {
+  return tile_bytes(p->block, p->columns);
+}
+
+struct tile pass_tile(struct ir *k, const struct pass *p, struct slot slot, enum input input) {
+  val address = add_const(k, ring_address(k, &p->ring, slot), (int)input * pass_input_bytes(p));
+  return tile_new(k, address, p->block, p->columns);
+}
+
+void pass_load(struct ir *k, const struct pass *p, struct slot slot, enum input input, val map,
+               struct place4 from) {
+  struct tile tile = pass_tile(k, p, slot, input);
+  val full = ring_full(k, &p->ring, slot);
+  if (p->block == BOX_ROWS) {
+    tma_load_rows(k, &tile, 0, map, from, full);
+    return;
+  }
+  /* unrolled, the boxes of two halves are too many for the producer's registers */
+  FOR_STEP(k, row, i32(k, 0), i32(k, p->block), i32(k, BOX_ROWS)) {
+    struct tile rows = tile;
+    struct place4 place = from;
+    rows.address = add(k, tile.address, mul_const(k, row, PANEL_ROW_BYTES));
+    place.row = add(k, from.row, row);
+    tma_load_rows(k, &rows, 0, map, place, full);
+  }
+}
+
+/* ---- roles ---- */
+
+static void make_ready(struct ir *k, const struct pass *p, const val maps[MAX_INPUTS]) {
+  IF (k, is_eq(k, p->lanes.warp, i32(k, 0))) {
+    ONE_THREAD (k) {
+      ring_init(k, &p->ring, pass_consumer_warps(p));
+      mbarrier_init_done(k);
+      for (enum input i = INPUT_K; i < MAX_INPUTS; i++) {
+        if (!is_null(maps[i])) {
+          tma_prefetch(k, maps[i]);
+        }
+      }
+    }
+  }
+  ones_fill(k, p->ones_offset);
+  fence_async_proxy(k);
+  cta_sync(k);
+  launch_handover(k);
+}
+
+void pass_run(struct ir *k, const struct pass *p, const val maps[MAX_INPUTS],
+              void (*produce)(struct ir *, const void *),
+              void (*consume)(struct ir *, const void *), const void *kernel) {
+  make_ready(k, p, maps);
+  IF (k, is_eq(k, lanes_warpgroup(k, &p->lanes), i32(k, 0))) {
+    registers_shrink(k, p->producer_registers);
+    IF (k, is_eq(k, p->lanes.warp, i32(k, 0))) {
+      ONE_THREAD (k) {
+        produce(k, kernel);
+      }
+    }
+  }
+  ELSE (k) {
+    val computes = is_le(k, lanes_warpgroup(k, &p->lanes), i32(k, p->groups));
+    IF (k, p->groups == MAX_GROUPS ? is_eq(k, i32(k, 0), i32(k, 0)) : computes) {
+      registers_grow(k, p->consumer_registers);
+      consume(k, kernel);
+    }
+  }
+}
+
+/* ---- what is whose ---- */
+
+/* T x / C without 64-bit division: (T / C) x + (T mod C) x / C, for x <= C < 2^16. */
+static val share(struct ir *k, val total, val x) {
+  val ctas = cta_count(k), each = udiv(k, total, ctas), rest = sub(k, total, mul(k, each, ctas));
+  return add(k, mul(k, each, x), udiv(k, mul(k, rest, x), ctas));
+}
+
+struct range cta_range(struct ir *k, val total) {
+  struct range range = {.first = share(k, total, cta_index(k))};
+  range.end = share(k, total, add_const(k, cta_index(k), 1));
+  return range;
+}
+
+val blocks_in(struct ir *k, val n, int rows) {
+  return udiv(k, add_const(k, n, rows - 1), i32(k, rows));
+}
+
+val inverse_rows(struct ir *k, val n, val j, int rows) {
+  val rest = sub(k, n, mul_const(k, j, rows));
+  return reciprocal_approx(k, to_float(k, smax(k, smin(k, rest, i32(k, rows)), i32(k, 1))));
+}
+
+/* ---- lengths ---- */
+
+val sequence_keys(struct ir *k, val lengths, val head, val heads, val n_k) {
+  struct var keys = var_init(k, n_k);
+  IF (k, bit_not(k, is_null_pointer(k, lengths))) {
+    val length = load(k, k->i32, at_row(k, lengths, udiv(k, head, heads), i32(k, WORD)), WORD);
+    set(k, keys, smin(k, smax(k, length, i32(k, 0)), n_k));
+  }
+  return get(k, keys);
+}
+
+/* Rows from the array's end on are zeros already. */
+void pass_cut(struct ir *k, const struct pass *p, struct slot slot, val keys, val n_k, val j) {
+  const int threads = pass_consumer_warps(p) * 32;
+  val rest = sub(k, keys, mul_const(k, j, p->block));
+  val is_cut = is_lt(k, keys, n_k);
+  IF (k, both(k, is_cut, is_lt(k, rest, i32(k, p->block)))) {
+    val thread = add_const(k, thread_index(k), -32 * WARPGROUP_WARPS);
+    for (enum input i = INPUT_K; i <= INPUT_V; i++) {
+      struct tile tile = pass_tile(k, p, slot, i);
+      tile_clear_rows(k, &tile, rest, thread, threads);
+    }
+    fence_async_proxy(k);
+    consumers_sync(k, p->groups);
+  }
+}
+
+/* ---- partial sums ---- */
+
+/* The CTA that had block |index| (i64): CTA c of C had [T c / C, T (c + 1) / C). */
+static val cta_of_block(struct ir *k, const struct parts *parts, val index) {
+  val heads = widen(k, parts->total_heads), blocks = widen(k, parts->blocks);
+  val ctas = widen(k, parts->ctas), total = mul(k, heads, blocks);
+  val end = mul(k, add_const(k, index, 1), ctas);
+  return narrow(k, udiv(k, add_const(k, end, -1), total));
+}
+
+struct range parts_of_head(struct ir *k, const struct parts *parts, val head) {
+  val blocks = widen(k, parts->blocks), first = mul(k, widen(k, head), blocks);
+  val last = add_const(k, add(k, first, blocks), -1);
+  struct range range = {.first = add(k, head, cta_of_block(k, parts, first))};
+  range.end = add_const(k, add(k, head, cta_of_block(k, parts, last)), 1);
+  return range;
+}
