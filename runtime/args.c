@@ -210,7 +210,5 @@ pisa_status pisa_fill_attend(const struct pisa_job *job, enum pisa_kernel_id ker
       .lengths = address(job->call.k_lengths),
       .shared = part_address(job, PISA_WORKSPACE_SHARED),
   };
-  if (s->dense || !pisa_wants_v_mean(job->method))
-    return PISA_OK;
-  return encode_summaries(job, args, error);
+  return pisa_wants_v_mean(job->method) ? encode_summaries(job, args, error) : PISA_OK;
 }

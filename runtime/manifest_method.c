@@ -10,7 +10,7 @@ enum {
   MAX_HEADS = 1 << 16,
   MAX_DENOMINATOR = 1000000000,
   MAX_THRESHOLD = 100, /* standard deviations */
-  MAX_TOKENS = PISA_METHOD_MAX_TOKENS
+  MAX_TOKENS = 1 << 30
 };
 
 static bool read_shape(struct pisa_lines *lines, struct pisa_method *m) {

@@ -6,8 +6,6 @@
 #include "runtime/lines.h"
 #include "runtime/method.h"
 
-enum { PISA_METHOD_MAX_TOKENS = 1 << 30 };
-
 /* A method while its lines are read. */
 struct pisa_draft {
   struct pisa_method method;

@@ -128,7 +128,6 @@ static struct pisa_shape derive(const struct pisa_method *method, const pisa_att
                          .dense = method->dense || call->n_k < method->dense_below,
                          .quota = pisa_quota(method, call->density, call->keep)};
   s.vb = pisa_max(s.nt, pisa_method_group(method) * s.nq_s);
-  pisa_always_blocks(method, call->n_k, s.always);
   s.scale = call->scale > 0 ? call->scale : (float)(1 / sqrt(method->head_dim));
   return s;
 }

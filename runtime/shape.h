@@ -23,11 +23,10 @@ struct pisa_shape { /* valid by construction */
   int64_t vb;   /* VB = max(NT, G * NQS): blocks of a kv head that the statistics kernel walks */
   bool dense;   /* every block is read exactly: the method is dense, or n_k is below dense_below */
   struct pisa_quota quota; /* blocks to read in a sequence; unused when dense or with |lists| */
-  int64_t k;               /* of a sequence of n_k keys; NT when dense, n_listed with |lists| */
-  int64_t kept;            /* most entries of a list: the extent of |blocks|; NT when dense */
-  bool uniform;            /* every list has exactly k entries */
-  struct pisa_range always[PISA_MAX_ALWAYS]; /* forced blocks of a sequence of n_k keys */
-  float scale;                               /* multiplies q.k; 1/sqrt(D) is filled in */
+  int64_t k;    /* of n_k keys; NT when dense, n_listed with |lists|, 0 with a threshold */
+  int64_t kept; /* most entries of a list: the extent of |blocks|; NT when dense */
+  bool uniform; /* every list has exactly k entries */
+  float scale;  /* multiplies q.k; 1/sqrt(D) is filled in */
 };
 
 /* Checks struct_size and copies |call|: what a caller built against an older pisa.h does not have
