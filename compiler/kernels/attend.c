@@ -23,6 +23,7 @@
    memory, is not used: a branch around the waits would cost every tile of the kernel its uniform
    datapath. */
 #include <assert.h>
+#include <math.h>
 
 #include "compiler/kernels/attend.h"
 #include "compiler/kernels/kernels.h"
@@ -76,6 +77,7 @@ struct rows {     /* the state of a warpgroup's 64 query rows */
   struct frag_a q; /* two streams: the query rows */
   struct frag_a p, p_next, gq, q_square;
   struct rowvec m, l, g;
+  struct var length, count; /* extent of the item at hand, in edge kernels */
 };
 
 static bool keeps_q(const struct attend *a) {
@@ -137,28 +139,38 @@ static void accumulate(struct ir *k, const struct attend *a, struct rows *x,
   wgmma_rs(k, &x->o, WGMMA_ACCUMULATE, left, first_step, &b, steps < most ? steps : most);
 }
 
-static struct rowval scaled_negated(struct ir *k, const struct rowval *m, val c) {
-  return (struct rowval){{negate(k, mul(k, m->r[0], c)), negate(k, mul(k, m->r[1], c))}};
+/* -c m. Where |may_be_empty|, a row without a column so far has m = -inf: its p and f are 0. */
+static struct rowval offset_of(struct ir *k, const struct rowval *m, bool may_be_empty) {
+  struct rowval offset;
+  for (int r = 0; r < FRAG_ROWS; r++) {
+    offset.r[r] = negate(k, mul(k, m->r[r], ARG(scale_log2)));
+    if (may_be_empty) {
+      val empty = is_eq(k, m->r[r], f32(k, -INFINITY));
+      offset.r[r] = choose(k, empty, f32(k, 0), offset.r[r]);
+    }
+  }
+  return offset;
 }
 
 /* First tile of an item: m = max s, l = sum p, p in p_next. */
-static void softmax_first(struct ir *k, struct rows *x) {
+static void softmax_first(struct ir *k, const struct attend *a, struct rows *x) {
   struct rowval m = frag_row_max(k, &x->s);
-  struct rowval sums = frag_exp2(k, &x->s, ARG(scale_log2), scaled_negated(k, &m, ARG(scale_log2)));
+  struct rowval sums = frag_exp2(k, &x->s, ARG(scale_log2), offset_of(k, &m, a->plan->edge));
   rowvec_set(k, &x->m, m);
   rowvec_set(k, &x->l, sums);
   frag_to_a(k, &x->p_next, &x->s);
 }
 
 /* Any other tile; returns f, the factor of everything summed before. */
-static struct rowval softmax_step(struct ir *k, struct rows *x, val counts_as_tail) {
+static struct rowval softmax_step(struct ir *k, struct rows *x, val counts_as_tail,
+                                  bool may_be_empty) {
   val c = ARG(scale_log2);
   struct rowval before = rowvec_get(k, &x->m), l = rowvec_get(k, &x->l), g = rowvec_get(k, &x->g);
   struct rowval m = frag_row_max(k, &x->s), f;
   for (int r = 0; r < FRAG_ROWS; r++) {
     m.r[r] = maximum(k, m.r[r], before.r[r]);
   }
-  struct rowval offset = scaled_negated(k, &m, c);
+  struct rowval offset = offset_of(k, &m, may_be_empty);
   for (int r = 0; r < FRAG_ROWS; r++) {
     f.r[r] = exp2_approx(k, fused(k, before.r[r], c, offset.r[r]));
   }
@@ -209,7 +221,7 @@ static void tile_step(struct ir *k, const struct attend *a, struct rows *x, enum
   if (kind != TILE_FULL) {
     attend_apply_mask(k, a, &x->s, &mask);
   }
-  struct rowval f = softmax_step(k, x, mask.is_mean);
+  struct rowval f = softmax_step(k, x, mask.is_mean, a->plan->edge && kind != TILE_FULL);
 
   const struct frag_a *kept[] = {&x->p};
   wgmma_wait(k, 0, &x->o, 1, kept);
@@ -231,6 +243,35 @@ static struct tile_mask first_mask(struct ir *k, const struct attend *a, val ite
   return a->plan->edge ? attend_mask(k, a, TILE_EXACT, item, i32(k, 0)) : (struct tile_mask){0};
 }
 
+/* Known to be alike in all lanes, so that loop bounds and masks can be uniform. */
+static struct extent uniform(struct ir *k, struct extent extent) {
+  val *part[] = {&extent.length, &extent.count};
+  for (int i = 0; i < 2; i++) {
+    if (!is_null(*part[i])) {
+      *part[i] = warp_read(k, *part[i], i32(k, 0));
+    }
+  }
+  return extent;
+}
+
+static struct extent get_extent(struct ir *k, const struct attend *a, const struct rows *x) {
+  struct extent extent = {0};
+  if (a->plan->edge) {
+    extent.length = get(k, x->length);
+    extent.count = a->plan->dense ? (val){0} : get(k, x->count);
+  }
+  return extent;
+}
+
+static void set_extent(struct ir *k, struct rows *x, struct extent extent) {
+  if (!is_null(extent.length)) {
+    set(k, x->length, extent.length);
+  }
+  if (!is_null(extent.count)) {
+    set(k, x->count, extent.count);
+  }
+}
+
 static void open_first_item(struct ir *k, const struct attend *a, struct rows *x) {
   struct slot query = ring_slot(k, &x->query), key = ring_slot(k, &x->key);
   struct tile_mask mask = first_mask(k, a, a->first);
@@ -244,7 +285,7 @@ static void open_first_item(struct ir *k, const struct attend *a, struct rows *x
   release(k, x, &a->keys, key);
   ring_advance(k, &a->keys, &x->key);
   mask_first(k, a, x, &mask);
-  softmax_first(k, x);
+  softmax_first(k, a, x);
   frag_a_copy(k, &x->p, &x->p_next);
 }
 
@@ -332,8 +373,24 @@ static void finish_last(struct ir *k, const struct attend *a, struct rows *x,
   }
 }
 
-/* The end of an item and the beginning of the next. */
-static void cross_to_next_item(struct ir *k, const struct attend *a, struct rows *x, val index) {
+/* 1 / l, 0 of a row without any column. */
+static struct rowval inverse_sums(struct ir *k, const struct attend *a, struct rowval sums) {
+  struct rowval inverse = {{reciprocal_approx(k, sums.r[0]), reciprocal_approx(k, sums.r[1])}};
+  for (int r = 0; a->plan->edge && r < FRAG_ROWS; r++) {
+    val empty = is_eq(k, sums.r[r], f32(k, 0));
+    inverse.r[r] = choose(k, empty, f32(k, 0), inverse.r[r]);
+  }
+  return inverse;
+}
+
+/* The item after |index| in this stream, or the last one there is. */
+static val next_item(struct ir *k, const struct attend *a, val index) {
+  return smin(k, add(k, index, a->step), add_const(k, ARG(items), -1));
+}
+
+/* The end of an item and the beginning of the next, which is of |next|'s size. */
+static void cross_to_next_item(struct ir *k, const struct attend *a, struct rows *x, val index,
+                               const struct attend *next) {
   struct item item = attend_item(k, a, index);
   struct slot query = ring_slot(k, &x->query), next_query = ring_next(k, &a->queries, query);
   struct slot key = ring_slot(k, &x->key), value[1 + MAX_H_STAGES];
@@ -345,8 +402,7 @@ static void cross_to_next_item(struct ir *k, const struct attend *a, struct rows
   if (a->plan->first_order) {
     weigh_queries(k, a, x, query);
   }
-  val after = add(k, index, a->step), last = add_const(k, ARG(items), -1);
-  struct tile_mask mask = first_mask(k, a, smin(k, after, last));
+  struct tile_mask mask = first_mask(k, next, next_item(k, a, index));
 
   ring_wait(k, &a->queries, next_query);
   take_queries(k, a, x, next_query);
@@ -356,13 +412,13 @@ static void cross_to_next_item(struct ir *k, const struct attend *a, struct rows
   accumulate_last(k, a, x, value);
   turn_pass(k, &x->turn);
   struct rowval sums = {{quad_sum(k, l.r[0]), quad_sum(k, l.r[1])}};
-  struct rowval inverse = {{reciprocal_approx(k, sums.r[0]), reciprocal_approx(k, sums.r[1])}};
+  struct rowval inverse = inverse_sums(k, a, sums);
   store_lse(k, a, x, item, m, sums);
 
   wgmma_wait(k, 1, &x->s, 0, NULL);
   release(k, x, &a->keys, key);
   mask_first(k, a, x, &mask);
-  softmax_first(k, x);
+  softmax_first(k, a, x);
 
   finish_last(k, a, x, value);
   frag_a_copy(k, &x->p, &x->p_next);
@@ -391,17 +447,23 @@ static struct rows rows_new(struct ir *k, const struct attend *a, val group) {
       .m = rowvec_new(k),
       .l = rowvec_new(k),
       .g = rowvec_new(k),
+      .length = var_new(k, k->i32),
+      .count = var_new(k, k->i32),
   };
   return x;
 }
 
-/* Tiles 1 and on of an item. The short loops of masked exact tiles and of means share a body where
-   they can: a third one costs the long loop its registers. */
-static void walk_tiles(struct ir *k, const struct attend *a, struct rows *x, val item) {
-  val masked = smax(k, a->full_tiles, i32(k, 1));
+/* Tiles 1 and on of an item: those without a mask. */
+static void walk_full_tiles(struct ir *k, const struct attend *a, struct rows *x, val item) {
   FOR (k, t, i32(k, 1), a->full_tiles) {
     tile_step(k, a, x, TILE_FULL, item, t);
   }
+}
+
+/* The others. The short loops of masked exact tiles and of means share a body where they can: a
+   third one costs the long loop its registers. */
+static void walk_masked_tiles(struct ir *k, const struct attend *a, struct rows *x, val item) {
+  val masked = smax(k, a->full_tiles, i32(k, 1));
   if (!a->plan->second_order) {
     FOR (k, t, masked, a->tiles) {
       tile_step(k, a, x, TILE_EITHER, item, t);
@@ -417,13 +479,24 @@ static void walk_tiles(struct ir *k, const struct attend *a, struct rows *x, val
   }
 }
 
+/* The extent of the next item is loaded behind the long loop, which has no register for it, and
+   before the short one, which hides the time that takes. */
 static void consume_items(struct ir *k, const struct attend *a, struct rows *x) {
-  open_first_item(k, a, x);
+  struct extent first = uniform(k, attend_extent(k, a, a->first));
+  struct attend sized = attend_sized(k, a, first);
+  set_extent(k, x, first);
+  open_first_item(k, &sized, x);
   FOR_STEP(k, index, a->first, ARG(items), a->step) {
     frag_clear(k, &x->o);
     rowvec_fill(k, &x->g, f32(k, 0));
-    walk_tiles(k, a, x, index);
-    cross_to_next_item(k, a, x, index);
+    sized = attend_sized(k, a, get_extent(k, a, x));
+    walk_full_tiles(k, &sized, x, index);
+    struct extent next = attend_extent(k, a, next_item(k, a, index));
+    walk_masked_tiles(k, &sized, x, index);
+    next = uniform(k, next);
+    sized = attend_sized(k, a, next);
+    cross_to_next_item(k, a, x, index, &sized);
+    set_extent(k, x, next);
   }
 }
 
@@ -442,29 +515,6 @@ static void consume(struct ir *k, const struct attend *a) {
 }
 
 /* ---- the kernel ---- */
-
-static val ceil_div(struct ir *k, val n, int by) {
-  return udiv(k, add_const(k, n, by - 1), i32(k, by));
-}
-
-static void count_tiles(struct ir *k, struct attend *a) {
-  const struct plan_attend *plan = a->plan;
-  a->k_blocks = ceil_div(k, ARG(n_k), plan->block);
-  a->last_length = sub(k, ARG(n_k), mul_const(k, add_const(k, a->k_blocks, -1), plan->block));
-  if (plan->dense) {
-    a->exact_tiles = ceil_div(k, ARG(n_k), plan->tile_k);
-    a->full_tiles = udiv(k, ARG(n_k), i32(k, plan->tile_k));
-  } else {
-    const int entries = plan->tile_k / plan->block;
-    val ragged = widen_bool(k, is_ne(k, a->last_length, i32(k, plan->block)));
-    a->exact_tiles = ceil_div(k, ARG(keep), entries);
-    a->full_tiles = udiv(k, sub(k, ARG(keep), ragged), i32(k, entries));
-  }
-  a->tiles = a->exact_tiles;
-  if (plan->means) {
-    a->tiles = add(k, a->tiles, ceil_div(k, a->k_blocks, plan->tile_k));
-  }
-}
 
 static void lay_out_rings(struct attend *a) {
   const struct plan_attend *p = a->plan;
@@ -530,7 +580,7 @@ void kernel_attend(struct ir *k, const struct plan_attend *plan) {
   ir_set_half(k, plan->type == TYPE_FP16);
   kernel_begin(k, PISA_ATTEND_N_ARGS, attend_args);
   a.lanes = lanes_new(k);
-  count_tiles(k, &a);
+  attend_size_all(k, &a);
   IF (k, is_eq(k, a.lanes.warp, i32(k, 0))) {
     ONE_THREAD (k) {
       init_rings(k, &a);

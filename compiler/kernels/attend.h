@@ -1,5 +1,6 @@
 /* attend.h: what the files of the attend kernel share: attend.c (the algorithm), attend_load.c (the
-   producers) and attend_mask.c (which columns of a tile count, and as how much). */
+   producers), attend_extent.c (how many tiles an item has) and attend_mask.c (which columns of a
+   tile count, and as how much). */
 #ifndef PISA_KERNELS_ATTEND_H
 #define PISA_KERNELS_ATTEND_H
 
@@ -22,9 +23,24 @@ struct attend { /* what both roles know */
   struct lanes lanes;
   struct ring queries, keys, values;
   val first, step; /* items of this stream: first, first + step, ... below |items| */
+
+  /* Of every item, or in edge kernels of the one at hand (attend_sized). At least one exact tile:
+     where nothing is listed all of it is masked. */
+  val length, count;                  /* keys of its sequence; entries of its list */
+  val k_blocks, last_length;          /* blocks of its sequence, tokens in the last one */
   val exact_tiles, full_tiles, tiles; /* full: exact tiles without a masked column */
-  val k_blocks, last_length;          /* NT, tokens in block NT - 1 */
 };
+
+/* What an item of an edge kernel differs by from others; null vals in other kernels, where all are
+   alike. */
+struct extent {
+  val length, count; /* count: null when dense */
+};
+struct extent attend_extent(struct ir *k, const struct attend *a, val item);
+/* |a| for the items of that extent. */
+struct attend attend_sized(struct ir *k, const struct attend *a, struct extent extent);
+/* |a| with the sizes that all items have, for kernels that are not edge. */
+void attend_size_all(struct ir *k, struct attend *a);
 
 /* The same with the rings and items of |stream|: with one stream all consumers share them, with two
    each consumer warpgroup has its own. */

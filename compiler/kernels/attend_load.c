@@ -140,9 +140,10 @@ void attend_produce_queries_and_keys(struct ir *k, const struct attend *a) {
   val variance = a->plan->second_order ? ARG(k_variance) : (val){0};
   FOR_STEP(k, index, a->first, ARG(items), a->step) {
     struct item item = attend_item(k, a, index);
+    struct attend sized = attend_sized(k, a, attend_extent(k, a, index));
     cursor_open(k, a, &cursor, index);
     load_queries(k, a, &query, item);
-    load_tiles(k, a, &a->keys, &key, &cursor, item, ARG(k), ARG(k_mean), variance);
+    load_tiles(k, &sized, &a->keys, &key, &cursor, item, ARG(k), ARG(k_mean), variance);
   }
   ring_pass_empty(k, &a->queries, &query);
   ring_pass_empty(k, &a->keys, &key);
@@ -169,8 +170,9 @@ void attend_produce_values(struct ir *k, const struct attend *a) {
   struct cursor cursor = cursor_new(k, a);
   FOR_STEP(k, index, a->first, ARG(items), a->step) {
     struct item item = attend_item(k, a, index);
+    struct attend sized = attend_sized(k, a, attend_extent(k, a, index));
     cursor_open(k, a, &cursor, index);
-    load_tiles(k, a, &a->values, &value, &cursor, item, ARG(v), ARG(v_mean), (val){0});
+    load_tiles(k, &sized, &a->values, &value, &cursor, item, ARG(v), ARG(v_mean), (val){0});
     load_h(k, a, &value, item);
   }
 }

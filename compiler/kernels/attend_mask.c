@@ -19,17 +19,21 @@ static void prefix_words(struct ir *k, const struct attend *a, val valid, val *w
   }
 }
 
-/* Valid columns of exact tile |tile| of |item|: all, but in the last one. Lists ascend, so only
-   their last entry can be the short block. */
+/* Valid columns of exact tile |tile| of |item|: all, but in the last one. Only the last entry
+   of a list can be the short block. */
 static val valid_columns(struct ir *k, const struct attend *a, val item, val tile) {
   val before = mul_const(k, tile, a->plan->tile_k);
   if (a->plan->dense) {
-    return sub(k, ARG(n_k), before);
+    return sub(k, a->length, before);
   }
-  val last_entry = at(k, attend_list(k, item), mul_const(k, add_const(k, ARG(keep), -1), 4));
+  val last = add_const(k, a->count, -1);
+  if (a->plan->edge) {
+    last = smax(k, last, i32(k, 0));
+  }
+  val last_entry = at(k, attend_list(k, item), mul_const(k, last, 4));
   val is_short = is_eq(k, load(k, k->i32, last_entry, 4), add_const(k, a->k_blocks, -1));
   val missing = choose(k, is_short, sub(k, i32(k, a->plan->block), a->last_length), i32(k, 0));
-  return sub(k, sub(k, mul_const(k, ARG(keep), a->plan->block), missing), before);
+  return sub(k, sub(k, mul_const(k, a->count, a->plan->block), missing), before);
 }
 
 /* log2(len) / c: a mean counts as len tokens. */

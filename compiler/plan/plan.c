@@ -23,6 +23,7 @@ enum {
   ATTEND_SPILLS = 64,
   ATTEND_SPILLS_SQUARED = 96,
   ATTEND_SPILLS_SQUARED_STREAMS = 256,
+  ATTEND_SPILLS_EDGE = 64, /* more, of the producers: sizes differ from item to item */
   MAX_REJECTIONS = 32
 };
 
@@ -342,6 +343,7 @@ static void choose_attend(struct arena *arena, struct plan *plan) {
     plan->attend_edge = fit_attend(arena, plan, &p);
   }
   plan->attend_edge.edge = true;
+  plan->attend_edge.kernel.spill_budget += ATTEND_SPILLS_EDGE;
 }
 
 /* ---- all of it ---- */

@@ -1,76 +1,107 @@
-"""usage: check_attend.py EMIT PLAN: o and LSE of both attend kernels against the definition, lists random."""
+"""usage: check_attend.py [--more] EMIT PLAN: o and LSE of both attend kernels against the definition, lists random."""
+import sys
+
 import numpy as np
 
+IS_MORE = sys.argv[1] == "--more"
+sys.argv[1:2] = [] if IS_MORE else sys.argv[1:2]
 from cases import BLOCK, D, GROUP, H_GAIN, IS_FP16, PLAN, Case, blocks_of, from_bits, kernel_of, rounded, to_bits
 from machine import F32, Global, TensorMap
 
 QUERY, SCALE, LOG2_E = PLAN.query, 0.0883883476, 1.4426950408889634
 O_ERROR = 6e-4 if IS_FP16 else 4e-3
-CASES = (  # kernel, batch, key/value heads, n_q, n_k, keep, CTAs, sizes of q, k and v
-    ("pisa_attend", 1, 1, 128, 640, 2, 1),
-    ("pisa_attend", 1, 1, 128, 640, 2, 1, (400, 1e-3, 1e3)),
-    ("pisa_attend", 1, 2, 200, 384, 3, 2),
-    ("pisa_attend_edge", 1, 1, 1, 1, 1, 1),
-    ("pisa_attend_edge", 2, 1, 150, 65, 1, 2),
-    ("pisa_attend_edge", 1, 2, 100, 700, 3, 1),
+CASES = (  # kernel, batch, key/value heads, n_q, n_k, blocks listed in turn, CTAs, keys of each sequence, size of q, k, v
+    ("pisa_attend", 1, 1, 128, 640, (2,), 1),
+    ("pisa_attend", 1, 1, 128, 640, (2,), 1, None, (400, 1e-3, 1e3)),
+    ("pisa_attend", 1, 2, 200, 384, (3,), 2),
+    ("pisa_attend_edge", 1, 1, 1, 1, (1,), 1),
+    ("pisa_attend_edge", 2, 1, 150, 65, (1,), 2, (65, 0)),
+    ("pisa_attend_edge", 1, 2, 100, 700, (3, 0), 1),
+    ("pisa_attend_edge", 2, 1, 300, 330, (0, 1, 2, 5, 9), 2, (130, 329)),
+)
+MORE_CASES = (
+    ("pisa_attend_edge", 5, 1, 130, 256, (1, 4, 2, 3), 3, (0, 63, 64, 65, 256)),
+    ("pisa_attend_edge", 3, 1, 200, 512, (7, 8, 0), 1, (511, -3, 999)),
+    ("pisa_attend_edge", 1, 1, 257, 8321, (1, 7, 99), 1, (8300,)),
+    ("pisa_attend_edge", 1, 1, 257, 192, (0,), 2),
+    ("pisa_attend_edge", 2, 2, 128, 1000, (16, 15), 3),
+    ("pisa_attend", 1, 1, 300, 8448, (5,), 1),
 )
 
 
 class Lists:
-    """A random list for every query block, every other one with the last block, as route would write it."""
+    """Random lists in any order, but the short block last, in turn with it and without."""
 
-    def __init__(self, c, keep):
-        rng = np.random.default_rng(keep)
-        self.keep, self.n = keep, blocks_of(c.n_q, QUERY)
-        self.list = np.zeros((c.bh, self.n, blocks_of(keep, 4) * 4 + 8), np.int32)
+    def __init__(self, c, counts, lengths):
+        rng = np.random.default_rng(sum(counts))
+        self.n, self.lengths = blocks_of(c.n_q, QUERY), np.clip(lengths or [c.n_k] * c.batch, 0, c.n_k)
+        self.list = np.zeros((c.bh, self.n, blocks_of(c.nt, 4) * 4 + 8), np.int32)
         self.mask = np.zeros((c.bh, self.n, blocks_of(c.nt, 128) * 4), np.uint32)
-        for h in range(c.bh):
-            for i in range(self.n):
-                picked = rng.permutation(c.nt - i % 2)[:keep - i % 2]
-                self.list[h, i, :keep] = np.sort(np.append(picked, [c.nt - 1] * (i % 2)))
-                bits = np.arange(32 * self.mask.shape[2]) >= c.nt
-                bits[self.list[h, i, :keep]] = True
-                self.mask[h, i] = np.packbits(bits, bitorder="little").view(np.uint32)
+        self.count = np.zeros((c.bh, self.n), np.int32)
+        for item, (h, i) in enumerate(np.ndindex(c.bh, self.n)):
+            length = self.lengths[h // c.heads]
+            nt, whole = blocks_of(length, BLOCK), length // BLOCK
+            count = min(nt, counts[item % len(counts)])
+            short = int(nt > whole and count > 0 and (count == nt or item % 2))
+            listed = np.append(rng.permutation(whole)[:count - short], [nt - 1] * short).astype(int)
+            bits = np.arange(32 * self.mask.shape[2]) >= nt
+            bits[listed] = True
+            self.count[h, i], self.list[h, i, :count] = count, listed
+            self.mask[h, i] = np.packbits(bits, bitorder="little").view(np.uint32)
 
     def of(self, h, i):
-        return self.list[h, i, :self.keep]
+        return self.list[h, i, :self.count[h, i]]
 
 
 class Summaries:
-    """What attend reads of the tail, rounded as it is stored."""
+    """What attend reads of the tail, rounded as it is stored; means that it must not count are far off."""
 
-    def __init__(self, c):
-        self.k_mean, self.v_mean = rounded(c.mean(c.k)), rounded(c.mean(c.v))
-        self.h_sum = rounded(c.h().sum(1) * SCALE / c.n_k * H_GAIN)
-        self.k_variance = rounded(SCALE / 2 * c.variance())
-        self.log_length = np.log(np.minimum(BLOCK, c.n_k - BLOCK * np.arange(c.nt)))
+    def __init__(self, c, lengths):
+        shape = c.bhk, c.nt, D
+        self.k_mean, self.v_mean, self.k_variance = np.full((3, *shape), 50.0)
+        self.h_sum, self.log_length = np.zeros((c.bhk, D, D)), np.zeros(shape[:2])
+        for h, n in enumerate(np.repeat(lengths, c.kv_heads)):
+            for j in range(blocks_of(n, BLOCK)):
+                k, v = (x[h, j * BLOCK:min(n, (j + 1) * BLOCK)] for x in (c.k, c.v))
+                self.k_mean[h, j], self.v_mean[h, j], self.k_variance[h, j] = k.mean(0), v.mean(0), SCALE / 2 * k.var(0)
+                self.h_sum[h] += SCALE / n * H_GAIN * (k - k.mean(0)).T @ v
+                self.log_length[h, j] = np.log(len(k))
+        for x in (self.k_mean, self.v_mean, self.k_variance, self.h_sum):
+            x[:] = rounded(x)
 
 
-def expected(c, lists, summaries, tail):
-    o, lse = np.empty((c.bh, c.n_q, D)), np.empty((c.bh, c.n_q))
-    for h in range(c.bh):
-        for i in range(lists.n):
-            rows = slice(QUERY * i, min(c.n_q, QUERY * (i + 1)))
-            kv, q, listed = h // GROUP, c.q[h, rows], lists.of(h, i)
-            tokens = np.flatnonzero(np.isin(np.arange(c.n_k) // BLOCK, listed))
-            s, v = SCALE * q @ c.k[kv, tokens].T, c.v[kv, tokens]
-            if tail.startswith("taylor"):
-                rest = np.setdiff1d(np.arange(c.nt), listed)
-                means = SCALE * q @ summaries.k_mean[kv, rest].T + summaries.log_length[rest]
-                if PLAN.second_order:
-                    means += SCALE * rounded(q ** 2) @ summaries.k_variance[kv, rest].T
-                s, v = np.append(s, means, 1), np.append(v, summaries.v_mean[kv, rest], 0)
+def tail(q, kv, rest, summaries):
+    """Scores and values of the blocks |rest|, and what first order adds to a unit of their mass."""
+    s = SCALE * q @ summaries.k_mean[kv, rest].T + summaries.log_length[kv, rest]
+    if PLAN.second_order:
+        s += SCALE * rounded(q ** 2) @ summaries.k_variance[kv, rest].T
+    return s, summaries.v_mean[kv, rest], q @ summaries.h_sum[kv] / H_GAIN if PLAN.tail == "taylor_hybrid" else 0
+
+
+def expected(c, lists, summaries):
+    o, lse = np.zeros((c.bh, c.n_q, D)), np.full((c.bh, c.n_q), -np.inf)
+    for h, i in np.ndindex(c.bh, lists.n):
+        rows = slice(QUERY * i, min(c.n_q, QUERY * (i + 1)))
+        n, kv, q = lists.lengths[h // c.heads], h // GROUP, c.q[h, rows]
+        blocks = np.arange(blocks_of(n, BLOCK))
+        listed = blocks if PLAN.tail == "dense" else lists.of(h, i)
+        tokens = np.flatnonzero(np.isin(np.arange(n) // BLOCK, listed))
+        s, v, first_order = SCALE * q @ c.k[kv, tokens].T, c.v[kv, tokens], 0
+        if PLAN.tail.startswith("taylor"):
+            means, v_means, first_order = tail(q, kv, np.setdiff1d(blocks, listed), summaries)
+            s, v = np.append(s, means, 1), np.append(v, v_means, 0)
+        if s.size:
             m = s.max(1, keepdims=True)
             p = np.exp(s - m)
             total, mass = p.sum(1, keepdims=True), p[:, len(tokens):].sum(1, keepdims=True)
-            first_order = mass * (q @ summaries.h_sum[kv]) / H_GAIN if tail == "taylor_hybrid" else 0
-            o[h, rows] = (p @ v + first_order) / total
+            o[h, rows] = (p @ v + mass * first_order) / total
             lse[h, rows] = (m + np.log(total))[:, 0]
     return o, lse
 
 
-def check(kernel, tail, c, keep, ctas):
-    lists, summaries, memory = Lists(c, c.nt if tail == "dense" else keep), Summaries(c), Global(16 << 20)
+def check(kernel, c, counts, ctas, lengths):
+    lists, memory = Lists(c, counts, lengths), Global(16 << 20)
+    summaries = Summaries(c, lists.lengths)
 
     def stored(x):
         return TensorMap(memory, memory.array(to_bits(x)), (c.batch, c.kv_heads) + x.shape[1:])
@@ -79,25 +110,32 @@ def check(kernel, tail, c, keep, ctas):
     maps += [stored(x) for x in (summaries.k_mean, summaries.v_mean, summaries.h_sum)]
     o, lse = memory.empty((c.bh, c.n_q, D), np.uint16), memory.empty((c.bh, c.n_q), F32)
     maps.append(TensorMap(memory, o, (c.batch, c.heads, c.n_q, D)))
+    alike = len(counts) == 1 and not lengths
+    routed = [0, 0] if PLAN.tail == "dense" else [memory.array(lists.list), memory.array(lists.mask)]
     kernel.launch(ctas, kernel.shared, memory, [
-        *maps, memory.array(lists.list), memory.array(lists.mask), lse, c.bh * lists.n, lists.n, c.heads, c.n_q, c.n_k,
-        lists.keep, lists.list.shape[2], lists.mask.shape[2], SCALE * LOG2_E, stored(summaries.k_variance)])
-    want_o, want_lse = expected(c, lists, summaries, tail)
-    got_o = from_bits(memory.read(o, (c.bh, c.n_q, D), np.uint16))
-    error = np.linalg.norm(got_o - want_o) / np.linalg.norm(want_o)
-    lse_error = np.abs(memory.read(lse, (c.bh, c.n_q), F32) - want_lse).max()
+        *maps, *routed, lse, c.bh * lists.n, lists.n, c.heads, c.n_q, c.n_k, c.nt if PLAN.tail == "dense" else counts[0],
+        lists.list.shape[2], lists.mask.shape[2], SCALE * LOG2_E, stored(summaries.k_variance),
+        0 if alike or PLAN.tail == "dense" else memory.array(lists.count),
+        memory.array(np.array(lengths, np.int32)) if lengths else 0, 0])
+    want_o, want_lse = expected(c, lists, summaries)
+    got_o, got_lse = from_bits(memory.read(o, want_o.shape, np.uint16)), memory.read(lse, want_lse.shape, F32)
+    empty = np.isneginf(want_lse)
+    assert (got_o[empty] == 0).all() and np.isneginf(got_lse[empty]).all(), "rows without keys"
+    error = np.linalg.norm(got_o - want_o) / max(np.linalg.norm(want_o), 1e-9)
+    lse_error = np.abs(got_lse[~empty] - want_lse[~empty]).max(initial=0)
     assert error <= O_ERROR and lse_error <= 1e-3, f"o {error:.2e}, LSE {lse_error:.2e}"
     return error, lse_error
 
 
 def main():
     kernels = {}
-    for entry, batch, kv_heads, n_q, n_k, keep, ctas, *size in CASES:
+    for entry, batch, kv_heads, n_q, n_k, counts, ctas, *more in MORE_CASES if IS_MORE else CASES:
+        lengths, size = (*more, None, None)[:2]
         if size and IS_FP16 and PLAN.second_order:
             continue  # q^2 of 400 is past fp16
         shape = batch, kv_heads, n_q, n_k
         kernel = kernels.setdefault(entry, kernel_of(entry))
-        error = check(kernel, PLAN.tail, Case(sum(shape), *shape, *size), keep, ctas)
+        error = check(kernel, Case(sum(shape), *shape, *([size] if size else [])), counts, ctas, lengths)
         print("{} B {} Hk {} Nq {} Nk {}: o {:.1e}, LSE {:.1e}".format(entry, *shape, *error), flush=True)
 
 

@@ -1,0 +1,70 @@
+/* How many keys an item has, how many blocks it lists, and the tiles that makes. */
+#include "compiler/kernels/attend.h"
+
+#define ARG ATTEND_ARG
+
+static val ceil_div(struct ir *k, val n, int by) {
+  return udiv(k, add_const(k, n, by - 1), i32(k, by));
+}
+
+/* Element |index| of |array|, |otherwise| where that is null. */
+static val load_or(struct ir *k, val array, val index, val otherwise) {
+  val address = at(k, array, mul_const(k, widen(k, index), 4));
+  return load_if(k, bit_not(k, is_null_pointer(k, array)), address, otherwise);
+}
+
+struct extent attend_extent(struct ir *k, const struct attend *a, val item) {
+  if (!a->plan->edge) {
+    return (struct extent){0};
+  }
+  val batch = udiv(k, item, mul(k, ARG(q_blocks), ARG(heads)));
+  val length = load_or(k, ARG(lengths), batch, ARG(n_k));
+  struct extent extent = {.length = smin(k, smax(k, length, i32(k, 0)), ARG(n_k))};
+  if (!a->plan->dense) {
+    extent.count = load_or(k, ARG(counts), item, ARG(keep));
+  }
+  return extent;
+}
+
+/* Everything that follows from length and count. Only the last entry of a list can be the short
+   block. */
+static void size(struct ir *k, struct attend *a) {
+  const struct plan_attend *plan = a->plan;
+  a->k_blocks = ceil_div(k, a->length, plan->block);
+  a->last_length = sub(k, a->length, mul_const(k, add_const(k, a->k_blocks, -1), plan->block));
+  if (plan->dense) {
+    a->exact_tiles = ceil_div(k, a->length, plan->tile_k);
+    a->full_tiles = udiv(k, a->length, i32(k, plan->tile_k));
+  } else {
+    const int entries = plan->tile_k / plan->block;
+    a->exact_tiles = ceil_div(k, a->count, entries);
+    val ragged = widen_bool(k, is_ne(k, a->last_length, i32(k, plan->block)));
+    val whole = sub(k, a->count, ragged);
+    a->full_tiles = udiv(k, plan->edge ? smax(k, whole, i32(k, 0)) : whole, i32(k, entries));
+  }
+  if (plan->edge) {
+    a->exact_tiles = smax(k, a->exact_tiles, i32(k, 1));
+  }
+  a->tiles = a->exact_tiles;
+  if (plan->means) {
+    a->tiles = add(k, a->tiles, ceil_div(k, a->k_blocks, plan->tile_k));
+  }
+}
+
+struct attend attend_sized(struct ir *k, const struct attend *a, struct extent extent) {
+  struct attend sized = *a;
+  if (a->plan->edge) {
+    sized.length = extent.length;
+    sized.count = extent.count;
+    size(k, &sized);
+  }
+  return sized;
+}
+
+void attend_size_all(struct ir *k, struct attend *a) {
+  if (!a->plan->edge) {
+    a->length = ARG(n_k);
+    a->count = ARG(keep);
+    size(k, a);
+  }
+}
