@@ -242,7 +242,10 @@ static void print_crossover(struct arena *arena, const struct plan *plan, struct
   text_printf(out, "  expected to be faster than dense attention from %lld tokens on\n",
               (long long)tokens);
   if (plan->below && (below > 2 * tokens || 2 * below < tokens))
-    text_printf(out, "  `below %lld tokens use dense` is far from that\n", (long long)below);
+    text_printf(
+        out,
+        "  `below %lld tokens use dense` is far from that: in between the slower way is taken\n",
+        (long long)below);
 }
 
 /* ---- what is built and what is not ---- */

@@ -54,6 +54,8 @@ static void attend(struct limits *l, const struct spec *spec) {
 }
 
 static void others(struct limits *l, const struct spec *spec) {
+  if (spec->below.kind == BELOW_FLAT)
+    limit(l, spec->below.span, "below with flat", "kernels exist for dense");
   if (spec->pages.present)
     limit(l, spec->pages.span, "pages", "kernels read keys and values in one piece");
   if (spec->phases.present && spec->phases.decode)

@@ -55,7 +55,8 @@ val operand_step(struct ir *k, const struct operand *operand, int step) {
 
 struct tile_lane tile_lane_new(struct ir *k, const struct tile *tile, const struct lanes *lanes) {
   val warp = bit_and(k, lanes->warp, i32(k, 3));
-  val row = add(k, mul_const(k, warp, 16), bit_and(k, lanes->lane, i32(k, 15)));
+  val row_of_warp = bit_and(k, lanes->lane, i32(k, 15));
+  val row = add(k, mul_const(k, warp, 16), row_of_warp);
   return (struct tile_lane){
       .row_address = add(k, tile->address, mul_const(k, row, PANEL_ROW_BYTES)),
       .row_in_atom = bit_and(k, lanes->lane, i32(k, 7)),
