@@ -24,6 +24,8 @@ static bool is_named(MlirOperation op, const char *name) {
 static void emit(struct ir *k, MlirOperation op, const struct plan *plan) {
   if (is_named(op, "pisa.summarize"))
     kernel_statistics(k, &plan->statistics);
+  if (is_named(op, "pisa.residual"))
+    kernel_residual(k, &plan->residual);
   if (is_named(op, "pisa.route"))
     kernel_route(k, &plan->route);
   if (is_named(op, "pisa.attend") || is_named(op, "pisa.attend_all")) {

@@ -120,15 +120,53 @@ val inverse_rows(struct ir *k, val n, val j, int rows) {
   return reciprocal_approx(k, to_float(k, smax(k, smin(k, rest, i32(k, rows)), i32(k, 1))));
 }
 
-/* ---- lengths ---- */
+/* ---- the walk ---- */
 
-val sequence_keys(struct ir *k, val lengths, val head, val heads, val n_k) {
-  struct var keys = var_init(k, n_k);
-  IF (k, bit_not(k, is_null_pointer(k, lengths))) {
-    val length = load(k, k->i32, at_row(k, lengths, udiv(k, head, heads), i32(k, WORD)), WORD);
-    set(k, keys, smin(k, smax(k, length, i32(k, 0)), n_k));
+static val keys_of(struct ir *k, const struct sequences *s, val batch) {
+  struct var keys = var_init(k, s->n_k);
+  IF (k, bit_not(k, is_null_pointer(k, s->lengths))) {
+    val length = load(k, k->i32, at_row(k, s->lengths, batch, i32(k, WORD)), WORD);
+    set(k, keys, smin(k, smax(k, length, i32(k, 0)), s->n_k));
   }
   return get(k, keys);
+}
+
+struct walk walk_start(struct ir *k, const struct sequences *s, val first) {
+  val head = udiv(k, first, s->blocks), batch = udiv(k, head, s->heads);
+  struct walk w = {.head = var_init(k, head)};
+  w.j = var_init(k, sub(k, first, mul(k, head, s->blocks)));
+  w.batch = var_init(k, batch);
+  w.inner = var_init(k, sub(k, head, mul(k, batch, s->heads)));
+  w.keys = var_init(k, keys_of(k, s, batch));
+  return w;
+}
+
+/* Behind the last head the walk ends. */
+val walk_on(struct ir *k, const struct sequences *s, const struct walk *w) {
+  val j = add_const(k, get(k, w->j), 1), ends = is_eq(k, j, s->blocks);
+  val head = add_const(k, get(k, w->head), 1), goes_on = is_lt(k, head, s->total_heads);
+  set(k, w->j, choose(k, ends, i32(k, 0), j));
+  IF (k, both(k, ends, goes_on)) {
+    val inner = add_const(k, get(k, w->inner), 1), turns = is_eq(k, inner, s->heads);
+    val batch = add(k, get(k, w->batch), widen_bool(k, turns));
+    set(k, w->head, head);
+    set(k, w->batch, batch);
+    set(k, w->inner, choose(k, turns, i32(k, 0), inner));
+    set(k, w->keys, keys_of(k, s, batch));
+  }
+  return ends;
+}
+
+val walk_has_keys(struct ir *k, const struct sequences *s, const struct walk *w) {
+  val first = mul_const(k, get(k, w->j), s->block);
+  return is_lt(k, first, get(k, w->keys));
+}
+
+struct place4 walk_place(struct ir *k, const struct sequences *s, const struct walk *w) {
+  struct place4 place = {.row = mul_const(k, get(k, w->j), s->block)};
+  place.head = get(k, w->inner);
+  place.batch = get(k, w->batch);
+  return place;
 }
 
 /* Rows from the array's end on are zeros already. */

@@ -52,9 +52,24 @@ val blocks_in(struct ir *k, val n, int rows); /* ceil(n / rows) */
 /* 1 / rows of block j of n rows in blocks of |rows|; 1 where there are none. */
 val inverse_rows(struct ir *k, val n, val j, int rows);
 
-/* Keys of the sequence that key/value head |head| of the batch, |heads| a sequence, reads:
-   lengths[head / heads] within 0 .. n_k, or n_k without |lengths|. */
-val sequence_keys(struct ir *k, val lengths, val head, val heads, val n_k);
+/* Along a CTA's blocks: which block of which head, and how many keys its sequence has. Counted on
+   from the first one, as dividing takes longer than the rest of a block's bookkeeping. */
+struct sequences {
+  int block;              /* rows of one */
+  val total_heads, heads; /* key/value heads of the batch, of one sequence */
+  val blocks;             /* of one head */
+  val n_k, lengths;       /* keys of every sequence; or each one's, clamped to 0 .. n_k */
+};
+struct walk {
+  struct var head, j;      /* through the batch; block of this head */
+  struct var batch, inner; /* its sequence, and which head of that */
+  struct var keys;
+};
+struct walk walk_start(struct ir *k, const struct sequences *s, val first);
+val walk_on(struct ir *k, const struct sequences *s, const struct walk *w); /* to a new head? */
+val walk_has_keys(struct ir *k, const struct sequences *s, const struct walk *w); /* block j */
+struct place4 walk_place(struct ir *k, const struct sequences *s, const struct walk *w);
+
 /* A block of a sequence of |keys| rows that is shorter than the array's: zeros take the place of
    what lies behind the keys in the tiles of k and v. By all computing warpgroups, once the tiles
    are there and before a product reads them. */

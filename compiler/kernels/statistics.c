@@ -34,6 +34,7 @@ enum { HALF = 2, F32 = 4, ALL = SET_Q | SET_K | SET_V };
 struct statistics { /* what both roles know */
   const struct plan_statistics *plan;
   struct pass pass;
+  struct sequences sequences;
   struct range blocks;    /* this CTA's */
   val q_blocks, k_blocks; /* NQS, NT: block j of q (of k, v) exists when j is less */
 };
@@ -49,87 +50,66 @@ static unsigned read_of(const struct statistics *a, unsigned inputs) {
 
 /* ---- the walk ---- */
 
-struct block {           /* heads count through the batch */
-  val head, j;           /* of k and v */
-  val q_head, q_j;       /* of q */
-  val keys;              /* of the sequence */
-  val has_keys, has_row; /* block j has keys; it has a place in the outputs */
+/* Along the blocks of queries, where heads share keys: query heads [G head, G head + G) read
+   key/value head |head|. Behind the blocks of the last one q_j runs on past NQS. */
+struct query_walk {
+  struct var member, q_j; /* of query head G head + member */
 };
 
-/* Query heads [G head, G head + G) read key/value head |head|. Behind the blocks of the last one
-   q_j runs on past NQS. */
-struct walk {
-  struct var head, j, member, q_j; /* q_j: of query head G head + member, where G > 1 */
-  struct var keys;
-};
-
-static val keys_of(struct ir *k, val head) {
-  return sequence_keys(k, ARG(lengths), head, ARG(heads), ARG(n_k));
-}
-
-/* Counted on from there, as dividing takes longer than the rest of a block's bookkeeping. */
-static struct walk walk_start(struct ir *k, const struct statistics *a) {
-  val head = udiv(k, a->blocks.first, ARG(blocks));
-  val j = sub(k, a->blocks.first, mul(k, head, ARG(blocks)));
-  struct walk w = {.head = var_init(k, head)};
-  w.j = var_init(k, j);
+static struct query_walk query_start(struct ir *k, const struct statistics *a,
+                                     const struct walk *walk) {
+  struct query_walk w = {0};
   if (a->plan->group > 1) {
+    val j = get(k, walk->j);
     val member = umin(k, udiv(k, j, a->q_blocks), i32(k, a->plan->group - 1));
     w.member = var_init(k, member);
     w.q_j = var_init(k, sub(k, j, mul(k, member, a->q_blocks)));
   }
-  w.keys = var_init(k, keys_of(k, head));
   return w;
 }
 
-static struct block walk_block(struct ir *k, const struct statistics *a, const struct walk *w) {
+static void query_on(struct ir *k, const struct statistics *a, const struct query_walk *w,
+                     val resets) {
+  if (a->plan->group > 1) {
+    val zero = i32(k, 0), member = get(k, w->member), q_j = add_const(k, get(k, w->q_j), 1);
+    val ends = is_eq(k, q_j, a->q_blocks), others = is_lt(k, member, i32(k, a->plan->group - 1));
+    val turns = both(k, ends, others);
+    member = add(k, member, widen_bool(k, turns));
+    set(k, w->member, choose(k, resets, zero, member));
+    set(k, w->q_j, choose(k, either(k, resets, turns), zero, q_j));
+  }
+}
+
+struct block {     /* heads count through the batch */
+  val head, j;     /* of k and v */
+  val q_head, q_j; /* of q */
+  val keys;        /* of the sequence */
+  val has_keys;    /* block j has some */
+};
+
+static val query_head(struct ir *k, const struct statistics *a, const struct query_walk *w,
+                      val head) {
+  const int group = a->plan->group;
+  return group > 1 ? add(k, mul_const(k, head, group), get(k, w->member)) : head;
+}
+
+static struct block block_at(struct ir *k, const struct statistics *a, const struct walk *w,
+                             const struct query_walk *q) {
   struct block b = {.head = get(k, w->head)};
   b.j = get(k, w->j);
+  b.q_head = query_head(k, a, q, b.head);
+  b.q_j = a->plan->group > 1 ? get(k, q->q_j) : b.j;
   b.keys = get(k, w->keys);
-  bool shared = a->plan->group > 1;
-  b.q_head = shared ? add(k, mul_const(k, b.head, a->plan->group), get(k, w->member)) : b.head;
-  b.q_j = shared ? get(k, w->q_j) : b.j;
-  b.has_keys = is_lt(k, mul_const(k, b.j, a->plan->block), b.keys);
-  b.has_row = is_lt(k, b.j, a->k_blocks);
+  b.has_keys = walk_has_keys(k, &a->sequences, w);
   return b;
-}
-
-static void walk_member(struct ir *k, const struct statistics *a, const struct walk *w,
-                        val resets) {
-  val zero = i32(k, 0), member = get(k, w->member), q_j = add_const(k, get(k, w->q_j), 1);
-  val ends = is_eq(k, q_j, a->q_blocks), others = is_lt(k, member, i32(k, a->plan->group - 1));
-  val turns = both(k, ends, others);
-  member = add(k, member, widen_bool(k, turns));
-  set(k, w->member, choose(k, resets, zero, member));
-  set(k, w->q_j, choose(k, either(k, resets, turns), zero, q_j));
-}
-
-static void walk_on(struct ir *k, const struct statistics *a, const struct walk *w) {
-  val j = add_const(k, get(k, w->j), 1), ends = is_eq(k, j, ARG(blocks));
-  set(k, w->j, choose(k, ends, i32(k, 0), j));
-  if (a->plan->group > 1) {
-    walk_member(k, a, w, ends);
-  }
-  IF (k, ends) {
-    val head = add_const(k, get(k, w->head), 1);
-    set(k, w->head, head);
-    val last = add_const(k, ARG(total_heads), -1); /* behind it the walk ends */
-    set(k, w->keys, keys_of(k, umin(k, head, last)));
-  }
 }
 
 /* ---- producer ---- */
 
 static void load_inputs(struct ir *k, const struct statistics *a, struct slot slot,
-                        struct block block, unsigned inputs) {
+                        struct place4 from, struct place4 q_from, unsigned inputs) {
   const val map[MAX_INPUTS] = {ARG(k), ARG(v), ARG(q)};
   const unsigned read = read_of(a, inputs);
-  val batch = udiv(k, block.head, ARG(heads));
-  val head = sub(k, block.head, mul(k, batch, ARG(heads)));
-  val q_before = mul(k, batch, mul_const(k, ARG(heads), a->plan->group));
-  struct place4 from = {mul_const(k, block.j, a->plan->block), head, batch};
-  struct place4 q_from = {mul_const(k, block.q_j, a->plan->block), head, batch};
-  q_from.head = sub(k, block.q_head, q_before);
   int n = 0;
   for (enum input i = INPUT_K; i < MAX_INPUTS; i++) {
     n += has_input(read, i);
@@ -142,21 +122,30 @@ static void load_inputs(struct ir *k, const struct statistics *a, struct slot sl
   }
 }
 
+static void load_block(struct ir *k, const struct statistics *a, struct slot slot,
+                       const struct walk *walk, const struct query_walk *queries) {
+  struct block block = block_at(k, a, walk, queries);
+  struct place4 from = walk_place(k, &a->sequences, walk), q_from = from;
+  q_from.head = query_head(k, a, queries, from.head);
+  q_from.row = mul_const(k, block.q_j, a->plan->block);
+  IF (k, block.has_keys) {
+    load_inputs(k, a, slot, from, q_from, ALL);
+  }
+  ELSE (k) {
+    load_inputs(k, a, slot, from, q_from, SET_Q);
+  }
+}
+
 static void produce(struct ir *k, const void *kernel) {
   const struct statistics *a = kernel;
   struct ring_place place = ring_start(k);
-  struct walk walk = walk_start(k, a);
+  struct walk walk = walk_start(k, &a->sequences, a->blocks.first);
+  struct query_walk queries = query_start(k, a, &walk);
   FOR (k, index, a->blocks.first, a->blocks.end) {
     struct slot slot = ring_slot(k, &place);
-    struct block block = walk_block(k, a, &walk);
     ring_acquire(k, &a->pass.ring, slot);
-    IF (k, block.has_keys) {
-      load_inputs(k, a, slot, block, ALL);
-    }
-    ELSE (k) {
-      load_inputs(k, a, slot, block, SET_Q);
-    }
-    walk_on(k, a, &walk);
+    load_block(k, a, slot, &walk, &queries);
+    query_on(k, a, &queries, walk_on(k, &a->sequences, &walk));
     ring_advance(k, &a->pass.ring, &place);
   }
 }
@@ -220,7 +209,7 @@ static void store_norm(struct ir *k, const struct statistics *a, struct block bl
 static void store_nothing(struct ir *k, const struct statistics *a, const struct h_block *x,
                           struct block block) {
   const struct rowval zero = {{f32(k, 0), f32(k, 0)}};
-  IF (k, block.has_row) {
+  IF (k, is_lt(k, block.j, a->k_blocks)) {
     store_key_rows(k, a, x, block, &(struct key_rows){zero, zero, zero});
     if (a->plan->wants_h_norm || a->plan->wants_trace) {
       store_norm(k, a, block, f32(k, 0));
@@ -324,7 +313,8 @@ static void consume_queries(struct ir *k, const struct statistics *a, const stru
 static void consume(struct ir *k, const void *kernel) {
   const struct statistics *a = kernel;
   struct ring_place place = ring_start(k);
-  struct walk walk = walk_start(k, a);
+  struct walk walk = walk_start(k, &a->sequences, a->blocks.first);
+  struct query_walk queries = query_start(k, a, &walk);
   struct sums s = {.x = h_block_new(k, &a->pass, a->plan->wants_h)};
   if (a->plan->wants_h_sum) {
     s.h_sum = frag_new(k, a->plan->head_dim);
@@ -332,7 +322,7 @@ static void consume(struct ir *k, const void *kernel) {
   }
   FOR (k, index, a->blocks.first, a->blocks.end) {
     struct slot slot = ring_slot(k, &place);
-    struct block block = walk_block(k, a, &walk);
+    struct block block = block_at(k, a, &walk, &queries);
     ring_wait(k, &a->pass.ring, slot);
     IF (k, block.has_keys) {
       consume_all(k, a, &s, slot, block);
@@ -343,7 +333,7 @@ static void consume(struct ir *k, const void *kernel) {
     if (a->plan->wants_h_sum) {
       flush(k, a, &s, block, index);
     }
-    walk_on(k, a, &walk);
+    query_on(k, a, &queries, walk_on(k, &a->sequences, &walk));
     ring_advance(k, &a->pass.ring, &place);
   }
 }
@@ -360,6 +350,8 @@ static struct statistics statistics_open(struct ir *k, const struct plan_statist
                       .producer_registers = plan->producer_registers,
                       .consumer_registers = plan->consumer_registers};
   struct statistics a = {.plan = plan, .pass = pass_open(k, pass, plan->kernel.smem_bytes)};
+  a.sequences = (struct sequences){plan->block, ARG(total_heads), ARG(heads),
+                                   ARG(blocks), ARG(n_k),         ARG(lengths)};
   a.blocks = cta_range(k, mul(k, ARG(total_heads), ARG(blocks)));
   a.q_blocks = blocks_in(k, ARG(n_q), plan->block);
   a.k_blocks = blocks_in(k, ARG(n_k), plan->block);

@@ -83,6 +83,14 @@ void frag_add(struct ir *k, const struct frag *f, const struct frag *g) {
   }
 }
 
+void frag_subtract(struct ir *k, const struct frag *f, const struct frag *g) {
+  assert(f->columns == g->columns);
+  for (int i = 0; i < registers(f); i++) {
+    val minuend = get(k, f->r[i]);
+    set(k, f->r[i], sub(k, minuend, get(k, g->r[i])));
+  }
+}
+
 void frag_subtract_outer(struct ir *k, const struct frag *f, struct rowval x,
                          const struct frag *columns) {
   assert(f->columns == columns->columns);
@@ -223,14 +231,33 @@ void frag_store_scaled(struct ir *k, const struct frag *f, struct rowval x, cons
   }
 }
 
+/* This thread's first element of rows of C f32 columns. */
+static val f32_address(struct ir *k, const struct frag *f, val row_0, const struct lanes *lanes) {
+  val row = mul_const(k, frag_lane_row(k, lanes), 4 * f->columns);
+  val column = mul_const(k, frag_lane_column(k, lanes), 4);
+  return at(k, row_0, add(k, row, column));
+}
+
+static int f32_offset(const struct frag *f, int i) {
+  return 8 * frag_row_of(i) * 4 * f->columns + 4 * frag_column_of(i);
+}
+
 void frag_store_f32(struct ir *k, const struct frag *f, val row_0, const struct lanes *lanes) {
-  const int row_bytes = 4 * f->columns;
-  val row = mul_const(k, frag_lane_row(k, lanes), row_bytes);
-  val mine = at(k, row_0, add(k, row, mul_const(k, frag_lane_column(k, lanes), 4)));
+  val mine = f32_address(k, f, row_0, lanes);
   for (int i = 0; i < registers(f); i += 2) {
-    int offset = 8 * frag_row_of(i) * row_bytes + 4 * frag_column_of(i);
-    val pair = pack2(k, get(k, f->r[i]), get(k, f->r[i + 1]));
-    store(k, pair, at_const(k, mine, offset), 8);
+    val lo = get(k, f->r[i]), pair = pack2(k, lo, get(k, f->r[i + 1]));
+    store(k, pair, at_const(k, mine, f32_offset(f, i)), 8);
+  }
+}
+
+void frag_add_f32(struct ir *k, const struct frag *f, val row_0, const struct lanes *lanes) {
+  val mine = f32_address(k, f, row_0, lanes);
+  for (int i = 0; i < registers(f); i += 2) {
+    val pair = load(k, k->f32x2, at_const(k, mine, f32_offset(f, i)), 8);
+    for (int q = 0; q < 2; q++) {
+      val sum = get(k, f->r[i + q]);
+      set(k, f->r[i + q], add(k, sum, element(k, pair, q, k->f32)));
+    }
   }
 }
 

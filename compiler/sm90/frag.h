@@ -78,7 +78,8 @@ struct rowval frag_exp2(struct ir *k, const struct frag *f, val c, struct rowval
 /* f = to half pairs, as the A operand. */
 void frag_to_a(struct ir *k, const struct frag_a *a, const struct frag *f);
 
-void frag_add(struct ir *k, const struct frag *f, const struct frag *g); /* f += g */
+void frag_add(struct ir *k, const struct frag *f, const struct frag *g);      /* f += g */
+void frag_subtract(struct ir *k, const struct frag *f, const struct frag *g); /* f -= g */
 /* f -= x row^T, the row taken from |columns| of f's shape: f[r, c] -= x[r] * columns[r, c]. */
 void frag_subtract_outer(struct ir *k, const struct frag *f, struct rowval x,
                          const struct frag *columns);
@@ -96,6 +97,8 @@ struct rowval tile_column_squares(struct ir *k, const struct tile *tile, val pan
 /* To global memory, |row_0| pointing to the warpgroup's row 0. f as f32 rows of C columns; x as one
    half a row. */
 void frag_store_f32(struct ir *k, const struct frag *f, val row_0, const struct lanes *lanes);
+/* f += what frag_store_f32 has written there. */
+void frag_add_f32(struct ir *k, const struct frag *f, val row_0, const struct lanes *lanes);
 void rowval_store_half(struct ir *k, struct rowval x, val row_0, const struct lanes *lanes);
 
 /* A operand <-> a 64-row shared tile. */

@@ -1,7 +1,7 @@
 /* emit: prints the PTX of the kernels that a plan asks for, or assembles it.
 
    emit ptx|assemble drop|taylor_0[_second]|taylor_hybrid[_second]|dense
-                     mean[_window]|log_covariance[_window]|log_key_variance[_window] 64|128
+                     mean|log_covariance|log_residual|log_key_variance, [_window] 64|128
                      [bf16|fp16 64|96|128 GROUP [64|128]]
 
    _second counts the spread of a mean's keys, _window lets blocks around the diagonal be forced.
@@ -27,6 +27,7 @@ enum { TAIL = 2, TERM, QUERY, TYPE, HEAD_DIM, GROUP, KEY, N_WORDS };
 
 static enum spec_term term_of(const char *word) {
   return strncmp(word, "log_covariance", 14) == 0     ? TERM_LOG_COVARIANCE
+         : strncmp(word, "log_residual", 12) == 0     ? TERM_LOG_RESIDUAL
          : strncmp(word, "log_key_variance", 16) == 0 ? TERM_LOG_KEY_VARIANCE
                                                       : TERM_NONE;
 }
@@ -66,6 +67,9 @@ static void make_ptx(const struct plan *plan, struct text *ptx) {
   ir_init(&k, context.mlir, module);
   if (plan->routed) {
     kernel_statistics(&k, &plan->statistics);
+    if (plan->wants_residual) {
+      kernel_residual(&k, &plan->residual);
+    }
     kernel_route(&k, &plan->route);
   }
   kernel_attend(&k, &plan->attend);
@@ -102,8 +106,8 @@ static int assemble(const struct plan *plan, const struct text *ptx, struct aren
     printf("%s\n", report.warnings[i]);
   }
   int failed = !ok + report.n_warnings + wrong(&plan->statistics.kernel, &report) +
-               wrong(&plan->route.kernel, &report) + wrong(&plan->attend.kernel, &report) +
-               wrong(&plan->attend_edge.kernel, &report);
+               wrong(&plan->residual.kernel, &report) + wrong(&plan->route.kernel, &report) +
+               wrong(&plan->attend.kernel, &report) + wrong(&plan->attend_edge.kernel, &report);
   text_fini(&cubin);
   text_fini(&why);
   return failed != 0;
@@ -126,6 +130,7 @@ int main(int argc, char **argv) {
     status = assemble(plan, &ptx, &arena);
   } else {
     print_shared(&plan->statistics.kernel);
+    print_shared(&plan->residual.kernel);
     print_shared(&plan->attend.kernel);
     print_shared(&plan->attend_edge.kernel);
     fwrite(ptx.data, 1, ptx.size, stdout);
