@@ -41,7 +41,6 @@ struct frag {
 };
 struct frag_a {
   int columns;
-  bool fixed; /* every k step reads the registers of step 0 (ones.h) */
   struct var r[FRAG_A_MAX];
 };
 struct rowvec {

@@ -113,7 +113,7 @@ static void chain(struct ir *k, const struct frag *acc, enum wgmma_start start,
       s.a[0] = operand_step(k, a, step);
     } else {
       for (int z = 0; z < 4; z++) {
-        s.a[z] = get(k, a_registers->r[4 * (a_registers->fixed ? 0 : a_step + step) + z]);
+        s.a[z] = get(k, a_registers->r[4 * (a_step + step) + z]);
       }
     }
     product(k, acc->columns, x, start == WGMMA_ACCUMULATE || step > 0, &s);
@@ -128,7 +128,7 @@ void wgmma_ss(struct ir *k, const struct frag *acc, enum wgmma_start start, cons
 
 void wgmma_rs(struct ir *k, const struct frag *acc, enum wgmma_start start, const struct frag_a *a,
               int a_step, const struct operand *b, int steps) {
-  assert(a->fixed || (a_step + steps) * K_STEP <= a->columns);
+  assert((a_step + steps) * K_STEP <= a->columns);
   chain(k, acc, start, NULL, a, a_step, b, steps);
 }
 
