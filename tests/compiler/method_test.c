@@ -25,6 +25,10 @@ void kernel_statistics(struct ir *k, const struct plan_statistics *plan) {
   note(k, &plan->kernel);
 }
 
+void kernel_residual(struct ir *k, const struct plan_residual *plan) {
+  note(k, &plan->kernel);
+}
+
 void kernel_route(struct ir *k, const struct plan_route *plan) {
   note(k, &plan->kernel);
 }
@@ -94,6 +98,14 @@ int main(int argc, char **argv) {
   /* variances, their sums, sums of H_j: all wanted; only pairs have shared entries */
   const char *none = strstr(method.data, "!pisa.none");
   CHECK(none && none > strstr(method.data, "\"pisa.route\""));
+  spec = hybrid();
+  spec.route.term = TERM_LOG_RESIDUAL;
+  spec.route.budget = BUDGET_THRESHOLD;
+  spec.route.threshold = (struct decimal){25, 10};
+  text_clear(&method);
+  runs(&context, &spec, "pisa_statistics pisa_residual pisa_route pisa_attend pisa_attend_edge ",
+       &method);
+  CHECK(strstr(method.data, "budget = \"threshold 25/10, variance diagonal\""));
   spec = hybrid();
   spec.blocks.query = 64;
   spec.lists = LISTS_UNION;
