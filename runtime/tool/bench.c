@@ -14,6 +14,7 @@
 #include "runtime/tool/verify.h"
 
 enum { CALLS = 10, IDLE_MS = 200, LOAD_MS = 300, MAX_ROUNDS = 1000 };
+#define DRAM_BYTES_PER_MS 4.2e9 /* what an H200 reads at best, of the 4.8e9 on paper */
 
 enum item { WHOLE, STATISTICS, RESIDUAL, ROUTE, ATTEND, N_ITEMS };
 static const struct {
@@ -37,8 +38,8 @@ struct bench {
 };
 
 struct times {
-  int n_items;                      /* the whole alone when there is one kernel */
-  double burst[N_ITEMS], sustained; /* ms per launch */
+  bool has[N_ITEMS];                /* the whole alone when there is one kernel */
+  double burst[N_ITEMS], sustained; /* ms per launch; 0 for what there is not */
 };
 
 static pisa_status launch(const struct bench *b, const struct verify_call *call, enum item item,
@@ -86,18 +87,23 @@ static pisa_status measure(const struct bench *b, const struct verify_call *call
                            struct times *times, pisa_error *error) {
   static double rounds[N_ITEMS][MAX_ROUNDS];
   int64_t n = b->options.rounds;
-  times->n_items = b->module->method.dense ? 1 : N_ITEMS;
+  *times = (struct times){.has = {[WHOLE] = true}};
+  for (int item = STATISTICS; item < N_ITEMS; item++)
+    times->has[item] =
+        !call->shape.dense && (item != RESIDUAL || pisa_wants_residual(&b->module->method));
   pisa_status status =
       launch(b, call, WHOLE, 3, error); /* module load and first touches stay outside */
   for (int64_t round = 0; !status && round < n; round++)
-    for (int item = 0; !status && item < times->n_items; item++) {
+    for (int item = 0; !status && item < N_ITEMS; item++) {
+      if (!times->has[item])
+        continue;
       status = pisa_device_wait(&b->device, error);
       idle();
       if (!status)
         status = time_calls(b, call, (enum item)item, 0, &rounds[item][round], error);
     }
-  for (int item = 0; !status && item < times->n_items; item++)
-    times->burst[item] = median(rounds[item], n);
+  for (int item = 0; !status && item < N_ITEMS; item++)
+    times->burst[item] = times->has[item] ? median(rounds[item], n) : 0;
   for (int64_t round = 0; !status && round < n; round++)
     status = time_calls(b, call, WHOLE, (int)(LOAD_MS / times->burst[WHOLE]) + 1,
                         &rounds[WHOLE][round], error);
@@ -105,12 +111,35 @@ static pisa_status measure(const struct bench *b, const struct verify_call *call
   return status;
 }
 
+/* What a kernel must read and write at least, in ms: statistics reads q, k and v, residual k and v,
+   route what statistics wrote for it, and it writes lists and Hsum. 0: not bound by memory. */
+static double memory_floor(const struct verify_call *call, enum item item) {
+  const struct pisa_shape *s = &call->shape;
+  double row = 2.0 * call->module->method.head_dim, keys = 2 * row * (double)(s->bh_k * s->n_k);
+  double bytes = 0;
+  for (int id = 0; item == ROUTE && id < PISA_N_WORKSPACE_PARTS; id++)
+    if (id != PISA_WORKSPACE_V_MEAN && id != PISA_WORKSPACE_K_VARIANCE)
+      bytes += (double)call->layout.parts[id].size;
+  if (item == RESIDUAL)
+    bytes = keys;
+  if (item == STATISTICS)
+    bytes = keys + row * (double)(s->bh * s->n_q);
+  return bytes / DRAM_BYTES_PER_MS;
+}
+
+static double over_floor(const struct verify_call *call, const struct times *times,
+                         enum item item) {
+  return times->has[item] ? times->burst[item] / memory_floor(call, item) : 0;
+}
+
 /* Of attention: two products of every query with its exact tokens and its means. */
 static double tflops(const struct verify_call *call, double ms) {
   const struct pisa_method *method = &call->module->method;
   const struct pisa_shape *s = &call->shape;
   int64_t exact = s->kept * method->key < s->n_k ? s->kept * method->key : s->n_k;
-  int64_t means = pisa_wants_v_mean(method) ? s->nt : 0;
+  int64_t means = pisa_wants_v_mean(method) && !s->dense ? s->nt : 0;
+  if (!s->dense && method->tail == PISA_TAIL_TAYLOR_1)
+    exact = s->n_k;
   return 4e-9 * (double)(s->bh * s->n_q * method->head_dim) * (double)(exact + means) / ms;
 }
 
@@ -129,26 +158,38 @@ static void print_json(const struct bench *b, const struct verify_call *call,
          s->batch, s->heads, s->kv_heads, s->n_q, s->n_k, call->module->method.head_dim,
          call->module->method.type == PISA_BF16 ? "bf16" : "fp16", s->kept, b->options.rounds,
          times->sustained);
-  for (int item = 0; item < times->n_items; item++)
-    printf(", \"%s\": %.5f", items[item].name, times->burst[item]);
+  for (int item = 0; item < N_ITEMS; item++)
+    if (times->has[item])
+      printf(", \"%s\": %.5f", items[item].name, times->burst[item]);
+  if (times->has[ROUTE])
+    printf(", \"statistics_over_floor\": %.2f, \"route_over_floor\": %.2f",
+           over_floor(call, times, STATISTICS), over_floor(call, times, ROUTE));
+  if (times->has[RESIDUAL])
+    printf(", \"residual_over_floor\": %.2f", over_floor(call, times, RESIDUAL));
   printf("}\n");
   fflush(stdout);
 }
 
 static void print_head(const struct bench *b) {
-  fprintf(b->table, "%s (%s) on %s, ms\n%8s %5s %6s %9s %9s %10s %9s %9s %8s\n",
+  fprintf(b->table,
+          "%s (%s) on %s, ms; in brackets times what memory alone would take\n"
+          "%8s %5s %6s %9s %9s %16s %16s %16s %9s %8s\n",
           b->pack->manifest.name, b->module->from_cubin ? "cubin" : "ptx", b->device.name, "tokens",
-          "heads", "kept", "burst", "sustained", "statistics", "route", "attend", "TFLOP/s");
+          "heads", "kept", "burst", "sustained", "statistics", "residual", "route", "attend",
+          "TFLOP/s");
 }
 
 static void print_row(const struct bench *b, const struct verify_call *call,
                       const struct times *times) {
-  const double *t = times->burst;
-  bool parts = times->n_items == N_ITEMS;
-  fprintf(b->table, "%8" PRId64 " %5" PRId64 " %6" PRId64 " %9.4f %9.4f %10.4f %9.4f %9.4f %8.0f\n",
-          call->shape.n_k, call->shape.heads, call->shape.kept, t[WHOLE], times->sustained,
-          parts ? t[STATISTICS] : 0.0, parts ? t[ROUTE] : 0.0, parts ? t[ATTEND] : t[WHOLE],
-          tflops(call, parts ? t[ATTEND] : t[WHOLE]));
+  const double *t = times->burst, attend = times->has[ATTEND] ? t[ATTEND] : t[WHOLE];
+  fprintf(b->table, "%8" PRId64 " %5" PRId64 " %6" PRId64 " %9.4f %9.4f", call->shape.n_k,
+          call->shape.heads, call->shape.kept, t[WHOLE], times->sustained);
+  for (int item = STATISTICS; item < ATTEND; item++)
+    if (times->has[item])
+      fprintf(b->table, " %9.4f (%4.1f)", t[item], over_floor(call, times, (enum item)item));
+    else
+      fprintf(b->table, " %9s %6s", "-", "");
+  fprintf(b->table, " %9.4f %8.0f\n", attend, tflops(call, attend));
   fflush(b->table);
 }
 
@@ -158,8 +199,9 @@ static struct verify_case case_of(const struct gpu_options *o, const struct pisa
       .name = "bench", .batch = o->batch ? o->batch : 1, .n_q = tokens, .n_k = tokens};
   test.kv_heads = o->heads / pisa_method_group(method);
   test.layout = o->layout >= 0 ? (enum verify_layout)o->layout : VERIFY_BHND;
-  test.density = method->dense ? 0 : o->density;
-  test.keep = method->dense ? 0 : o->keep;
+  bool budgeted = !method->dense && method->budget != PISA_BUDGET_THRESHOLD;
+  test.density = budgeted ? o->density : 0;
+  test.keep = budgeted ? o->keep : 0;
   return test;
 }
 

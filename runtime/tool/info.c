@@ -27,33 +27,46 @@ static void print_always(const struct pisa_method *m) {
 }
 
 /* num / den, den a power of ten, with the digits it has: 15/100 is 0.15. */
-static void print_density(int64_t num, int64_t den) {
+static void print_decimal(const char *name, int64_t num, int64_t den) {
   int digits = 0;
   for (int64_t power = den; power > 1; power /= 10)
     digits++;
-  printf("density %.*f", digits, (double)num / (double)den);
+  printf("%s %.*f", name, digits, (double)num / (double)den);
+}
+
+static void print_budget(const struct pisa_method *m) {
+  if (m->budget == PISA_BUDGET_KEEP)
+    printf("keep %" PRId64, m->keep);
+  else if (m->budget == PISA_BUDGET_DENSITY)
+    print_decimal("density", m->density_num, m->density_den);
+  else
+    print_decimal("threshold", m->threshold_num, m->threshold_den);
+  if (m->budget == PISA_BUDGET_THRESHOLD)
+    printf(", variance %s", m->variance == PISA_VARIANCE_FULL ? "full" : "diagonal");
 }
 
 static void print_method(const struct pisa_method *m, const char *indent) {
   static const char *const tails[] = {[PISA_TAIL_DROP] = "drop",
                                       [PISA_TAIL_TAYLOR_0] = "taylor 0",
+                                      [PISA_TAIL_TAYLOR_1] = "taylor 1",
                                       [PISA_TAIL_TAYLOR_HYBRID] = "taylor hybrid"};
   static const char *const terms[] = {[PISA_TERM_NONE] = "",
                                       [PISA_TERM_LOG_COVARIANCE] = " + log covariance",
+                                      [PISA_TERM_LOG_RESIDUAL] = " + log residual",
                                       [PISA_TERM_LOG_KEY_VARIANCE] = " + log key_variance"};
-  printf("%sblocks      query %d, key %d\n", indent, m->query, m->key);
+  printf("%sblocks      query %d, key %d%s\n", indent, m->query, m->key,
+         m->union_lists ? ", lists union" : "");
   if (m->dense) {
     printf("%sattend      all exact\n", indent);
     return;
   }
   printf("%sroute       top_k, score mean%s, ", indent, terms[m->term]);
-  if (m->budget == PISA_BUDGET_DENSITY)
-    print_density(m->density_num, m->density_den);
-  else
-    printf("keep %" PRId64, m->keep);
+  print_budget(m);
   print_always(m);
   printf("\n%sattend      selected exact, rest %s%s\n", indent, tails[m->tail],
          m->mass == PISA_MASS_SECOND_ORDER ? ", mass second_order" : "");
+  if (m->dense_below)
+    printf("%sbelow       %" PRId64 " tokens dense\n", indent, m->dense_below);
 }
 
 static void print_part(const char *name, const struct pisa_part *part) {

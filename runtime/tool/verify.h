@@ -59,6 +59,7 @@ enum verify_input {
   VERIFY_SPREAD,      /* keys spread differently in every block and column: variances tell */
   VERIFY_EQUAL_KEYS,  /* all keys of a block are one: variances and H_j vanish */
   VERIFY_SAME_KEYS,   /* all keys are one: scores do not differ, but by their terms */
+  VERIFY_FAINT,       /* tiny v: ||H_j|| is about 1, its logarithm about 0 */
   VERIFY_SMOOTH,      /* neighbouring query blocks look alike: so do their lists */
   VERIFY_TIES,        /* the second half of the blocks repeats the first: every score twice */
   VERIFY_NONFINITE    /* one query row holds a NaN, another an infinity */

@@ -15,6 +15,7 @@
 #define GAIN_V 250.0F
 /* VERIFY_SMOOTH: tokens that share what most of a query is. */
 enum { CALM_TOKENS = 512 };
+#define FAINT_V 0x1p-10F
 enum stream {
   STREAM_Q,
   STREAM_K,
@@ -102,6 +103,8 @@ static void value_row(const struct fill *fill, int64_t bh, int64_t n, float *row
   float key[CPU_MAX_HEAD_DIM];
   bool constant = fill->kind == VERIFY_CONSTANT_V;
   draw(fill, STREAM_V, bh, constant ? 0 : source_row(fill, n), row);
+  if (fill->kind == VERIFY_FAINT)
+    scale_row(row, d, FAINT_V);
   if (fill->kind != VERIFY_FIRST_ORDER && fill->kind != VERIFY_GAIN)
     return;
   float size = (float)(1 + n / fill->inputs->key * 5 % 7) /

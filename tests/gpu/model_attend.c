@@ -194,7 +194,7 @@ static void find_list(const struct launch *launch, int64_t i, int32_t *copy, str
                 *counts = pointer(args, PISA_ATTEND_counts);
   int64_t index = item->bh * launch->q_blocks + i;
   item->keys = edge ? keys_of(args, PISA_ATTEND_lengths, PISA_ATTEND_n_k,
-                              item->bh / integer(args, PISA_ATTEND_heads))
+                              item->bh / integer(args, PISA_ATTEND_heads), "lengths_attend")
                     : integer(args, PISA_ATTEND_n_k);
   item->blocks = blocks_of(item->keys, KEY);
   item->list = lists && !dense ? lists + index * integer(args, PISA_ATTEND_list_stride) : NULL;

@@ -53,12 +53,13 @@ static inline int64_t most(int64_t a, int64_t b) {
   return a > b ? a : b;
 }
 
-/* Keys of the sequence that batch |b| holds: arguments |lengths| and |n_k| of the running kernel.
- */
-static inline int64_t keys_of(const union model_value *args, int lengths, int n_k, int64_t b) {
+/* Keys of the sequence that batch |b| holds: arguments |lengths| and |n_k| of the running kernel,
+   which forgets lengths with |fault| switched on. */
+static inline int64_t keys_of(const union model_value *args, int lengths, int n_k, int64_t b,
+                              const char *fault) {
   const int32_t *length = pointer(args, lengths);
   int64_t all = integer(args, n_k);
-  return length && !model_fault("no_lengths") ? most(0, least(length[b], all)) : all;
+  return length && !model_fault(fault) ? most(0, least(length[b], all)) : all;
 }
 
 static inline int64_t blocks_of(int64_t rows, int64_t block) {

@@ -311,7 +311,8 @@ static void route_head(void *context, int thread, int64_t bh) {
   struct head h = {.args = args, .bh = bh};
   h.rows = blocks_of(integer(args, PISA_ROUTE_n_q), QUERY);
   h.stride = blocks_of(integer(args, PISA_ROUTE_n_k), KEY);
-  h.keys = keys_of(args, PISA_ROUTE_lengths, PISA_ROUTE_n_k, bh / integer(args, PISA_ROUTE_heads));
+  h.keys = keys_of(args, PISA_ROUTE_lengths, PISA_ROUTE_n_k, bh / integer(args, PISA_ROUTE_heads),
+                   "lengths_route");
   h.blocks = blocks_of(h.keys, KEY);
   h.score = calloc((size_t)h.stride, sizeof *h.score);
   h.plain = calloc((size_t)h.stride, sizeof *h.plain);
@@ -335,10 +336,8 @@ static void route_head(void *context, int thread, int64_t bh) {
 /* h_scale is for a sequence of n_k keys. */
 static float h_scale(const union model_value *args, int64_t bh) {
   int64_t b = bh * GROUP / integer(args, PISA_ROUTE_heads);
-  int64_t keys = keys_of(args, PISA_ROUTE_lengths, PISA_ROUTE_n_k, b);
+  int64_t keys = keys_of(args, PISA_ROUTE_lengths, PISA_ROUTE_n_k, b, "h_length");
   float scale = args[PISA_ROUTE_h_scale].number;
-  if (model_fault("h_length"))
-    return scale;
   return keys ? scale * (float)integer(args, PISA_ROUTE_n_k) / (float)keys : 0;
 }
 

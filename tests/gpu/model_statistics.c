@@ -173,7 +173,7 @@ static void statistics_head(void *context, int thread, int64_t bh) {
   const union model_value *args = s->args;
   struct kv kv = {map_of(args, PISA_STATISTICS_k), map_of(args, PISA_STATISTICS_v), bh,
                   keys_of(args, PISA_STATISTICS_lengths, PISA_STATISTICS_n_k,
-                          bh / integer(args, PISA_STATISTICS_heads))};
+                          bh / integer(args, PISA_STATISTICS_heads), "lengths_statistics")};
   int64_t k_blocks = blocks_of(kv.k->extent[1], KEY);
   (void)thread;
   store_means(args, &kv);
@@ -195,7 +195,7 @@ static void residual_head(void *context, int thread, int64_t bh) {
           blocks = integer(args, PISA_RESIDUAL_blocks);
   struct kv kv = {map_of(args, PISA_RESIDUAL_k), map_of(args, PISA_RESIDUAL_v), bh,
                   keys_of(args, PISA_RESIDUAL_lengths, PISA_RESIDUAL_n_k,
-                          bh / integer(args, PISA_RESIDUAL_heads))};
+                          bh / integer(args, PISA_RESIDUAL_heads), "lengths_residual")};
   int64_t slot = bh + model_first_cta(bh, integer(args, PISA_RESIDUAL_stat_blocks), heads,
                                       integer(args, PISA_RESIDUAL_stat_ctas));
   const float *sum = (const float *)pointer(args, PISA_RESIDUAL_h_part) + slot * D * D;

@@ -58,6 +58,13 @@ bench)
   file=$(pack grouped)
   expect 0 env PISA_LIBCUDA="$model" "$pisa" bench "$file" --tokens 65 --heads 2 --json
   grep -q '"H": 2, "Hk": 1, .*"D": 96, "type": "bf16"' "$work/out" || fail "no shape in the JSON line"
+  file=$(pack residual) # a kernel more, and floors
+  expect 0 env PISA_LIBCUDA="$model" "$pisa" bench "$file" --tokens 65 --heads 1 --json
+  grep -q '"residual_ms": [0-9.]*, "route_ms".*"residual_over_floor"' "$work/out" || fail "no residual"
+  file=$(pack short) # a dense call is one kernel
+  expect 0 env PISA_LIBCUDA="$model" "$pisa" bench "$file" --tokens 65 --heads 1 --json
+  grep -q statistics "$work/out" && fail "a dense call has statistics"
+  file=$(pack grouped)
   for command in bench verify; do
     expect 1 env PISA_LIBCUDA="$model" "$pisa" $command "$file" --heads 3
   done
