@@ -31,6 +31,49 @@ struct mma_row mma_row_load(struct ir *k, val row, int head_dim, const struct la
   return x;
 }
 
+val mma_rows_place(struct ir *k, val row, val word) {
+  val chunk = shift_right(k, word, i32(k, 4)), quad = bit_and(k, word, i32(k, 12));
+  val step = add(k, mul_const(k, chunk, 2), bit_and(k, shift_right(k, word, i32(k, 1)), i32(k, 1)));
+  val lane = add(k, mul_const(k, bit_and(k, row, i32(k, 7)), 4), shift_right(k, quad, i32(k, 2)));
+  val part = add(k, shift_right(k, row, i32(k, 3)), mul_const(k, bit_and(k, word, i32(k, 1)), 2));
+  val block = add(k, mul_const(k, step, 32), lane);
+  return add(k, mul_const(k, block, LANE_BYTES), mul_const(k, part, 4));
+}
+
+struct mma_rows mma_rows_load(struct ir *k, val rows, int head_dim, const struct lanes *lanes) {
+  struct mma_rows x = {.r = {{.head_dim = head_dim}, {.head_dim = head_dim}}};
+  val mine = at(k, rows, mul_const(k, lanes->lane, LANE_BYTES));
+  for (int w = 0; w < words(&x.r[0]); w += 2) {
+    val four = load(k, k->i32x4, at_const(k, mine, w / 2 * 32 * LANE_BYTES), LANE_BYTES);
+    for (int i = 0; i < 4; i++) {
+      x.r[i % 2].word[w + i / 2] = element(k, four, i, k->i32);
+    }
+  }
+  return x;
+}
+
+struct mma_row_vars mma_row_vars_new(struct ir *k, int head_dim) {
+  struct mma_row_vars vars = {.head_dim = head_dim};
+  for (int i = 0; i < head_dim / CHUNK * CHUNK_WORDS; i++) {
+    vars.word[i] = var_new(k, k->i32);
+  }
+  return vars;
+}
+
+struct mma_row mma_row_vars_get(struct ir *k, const struct mma_row_vars *vars) {
+  struct mma_row x = {.head_dim = vars->head_dim};
+  for (int i = 0; i < words(&x); i++) {
+    x.word[i] = get(k, vars->word[i]);
+  }
+  return x;
+}
+
+void mma_row_vars_set(struct ir *k, const struct mma_row_vars *vars, const struct mma_row *x) {
+  for (int i = 0; i < words(x); i++) {
+    set(k, vars->word[i], x->word[i]);
+  }
+}
+
 /* c += a b of one k step; words |w| and |w| + 1 of the rows are its low and high half of k. */
 static void step(struct ir *k, val c[4], const struct mma_rows *a, const struct mma_row *b, int w) {
   const val operands[] = {a->r[0].word[w],
@@ -65,13 +108,4 @@ struct mma_scores mma_multiply(struct ir *k, const struct mma_rows *a, const str
     out.s[i / 2][i % 2] = add(k, c[0][i], c[1][i]);
   }
   return out;
-}
-
-struct mma_pair mma_columns(struct ir *k, val v, const struct lanes *lanes) {
-  struct mma_pair pair;
-  for (int q = 0; q < 2; q++) {
-    val column = add_const(k, frag_lane_column(k, lanes), q);
-    pair.q[q] = warp_read(k, v, mul_const(k, column, 4)); /* first lane of that row's quad */
-  }
-  return pair;
 }

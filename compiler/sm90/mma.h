@@ -24,28 +24,34 @@ struct mma_row { /* this lane's part of one row: D / 8 words of two half */
   int head_dim;
   val word[MMA_MAX_WORDS];
 };
+struct mma_row_vars { /* the same as variables: loaded ahead of its use */
+  int head_dim;
+  struct var word[MMA_MAX_WORDS];
+};
 struct mma_rows { /* an A operand: the lane's two rows */
   struct mma_row r[FRAG_ROWS];
 };
 
 val mma_lane_row(struct ir *k, const struct lanes *lanes); /* t / 4 */
 
-/* From row to row in shared memory: half of the 128 bytes of all banks past a whole number of them,
-   so that the two rows that are read together (64 bytes of each) meet no common bank. */
-static inline int mma_shared_row_bytes(int head_dim) {
-  return 2 * head_dim % 128 == 64 ? 2 * head_dim : 2 * head_dim + 64;
+/* Sixteen rows in shared memory in the order of an A operand: for every k step the 16 bytes of each
+   lane, {row t / 4, row t / 4 + 8} of its low half of k, then of its high half, so that a load
+   needs no moves. Where word |word| (two half) of row |row| is: byte offsets. */
+static inline int mma_rows_bytes(int head_dim) {
+  return MMA_ROWS * 2 * head_dim;
 }
+val mma_rows_place(struct ir *k, val row, val word);
+struct mma_rows mma_rows_load(struct ir *k, val rows, int head_dim, const struct lanes *lanes);
 /* |row|: pointer to this lane's row, 16-byte aligned. */
 struct mma_row mma_row_load(struct ir *k, val row, int head_dim, const struct lanes *lanes);
+
+struct mma_row_vars mma_row_vars_new(struct ir *k, int head_dim);
+struct mma_row mma_row_vars_get(struct ir *k, const struct mma_row_vars *vars);
+void mma_row_vars_set(struct ir *k, const struct mma_row_vars *vars, const struct mma_row *x);
 
 struct mma_scores {
   val s[FRAG_ROWS][2];
 };
 struct mma_scores mma_multiply(struct ir *k, const struct mma_rows *a, const struct mma_row *b);
-/* |v| holds a value of column t / 4 in each lane; returns those of the lane's two product columns.
- */
-struct mma_pair {
-  val q[2];
-} mma_columns(struct ir *k, val v, const struct lanes *lanes);
 
 #endif

@@ -7,6 +7,7 @@ import numpy as np
 from machine import F32, bf16_to_f32, f32_to_bf16, half_to_f32
 from ptx import Kernel
 
+TERMS = "log_covariance", "log_residual", "log_key_variance"
 
 
 class Plan:
@@ -16,7 +17,9 @@ class Plan:
         self.emit, self.words = words[0], words[1:]
         tail, term, query, *shape = self.words
         self.tail, self.second_order = tail.removesuffix("_second"), tail.endswith("_second")
-        self.term, self.window = term.removesuffix("_window"), term.endswith("_window")
+        self.term = next((x for x in TERMS if term.startswith(x)), "mean")
+        self.window, self.union = "_window" in term, "_union" in term
+        self.threshold = next((x for x in ("diagonal", "full") if "_threshold_" + x in term), None)
         self.type, *numbers = shape or ("bf16", 128, 1)
         self.query, self.head_dim, self.group, self.key = (int(x) for x in (query, *numbers, 64)[:4])
 

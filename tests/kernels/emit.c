@@ -1,15 +1,16 @@
 /* emit: prints the PTX of the kernels that a plan asks for, or assembles it.
 
-   emit ptx|assemble drop|taylor_0[_second]|taylor_hybrid[_second]|dense
-                     mean|log_covariance|log_residual|log_key_variance, [_window] 64|128
+   emit ptx|assemble drop|taylor_0[_second]|taylor_1[_second]|taylor_hybrid[_second]|dense
+                     mean|log_covariance|log_residual|log_key_variance 64|128
                      [bf16|fp16 64|96|128 GROUP [64|128]]
 
-   _second counts the spread of a mean's keys, _window lets blocks around the diagonal be forced.
-   Numbers are the rows of a query block, head_dim, how many query heads share a key/value head and
-   the keys of a block.
-   In front of the PTX, "// ENTRY shared BYTES" says what each launch takes. `assemble` fails where
-   ptxas reports spills of statistics or route, more of attend than its budget, other registers at
-   entry than the plan says, or gives any warning; it exits 77 without ptxas. */
+   _second counts the spread of a mean's keys. Behind the second word: _window lets blocks around
+   the diagonal be forced, _threshold_diagonal and _threshold_full read what is above a limit,
+   _union walks pairs of lists. Numbers are the rows of a query block, head_dim, how many query
+   heads share a key/value head and the keys of a block. In front of the PTX, "// ENTRY shared
+   BYTES" says what each launch takes. `assemble` fails where ptxas reports spills of statistics or
+   route, more of attend than its budget, other registers at entry than the plan says, or gives any
+   warning; it exits 77 without ptxas. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,6 +43,7 @@ static struct spec spec_of(char **word, int n_words) {
   spec.attend.all_exact = strcmp(word[TAIL], "dense") == 0;
   spec.attend.rest = strcmp(word[TAIL], "drop") == 0           ? TAIL_DROP
                      : strncmp(word[TAIL], "taylor_0", 8) == 0 ? TAIL_TAYLOR_0
+                     : strncmp(word[TAIL], "taylor_1", 8) == 0 ? TAIL_TAYLOR_1
                                                                : TAIL_TAYLOR_HYBRID;
   spec.attend.mass_second_order = strstr(word[TAIL], "_second") != NULL;
   spec.blocks.present = true;
@@ -50,6 +52,9 @@ static struct spec spec_of(char **word, int n_words) {
   spec.route.kind = spec.attend.all_exact ? ROUTE_NONE : ROUTE_TOP_K;
   spec.route.term = term_of(word[TERM]);
   spec.route.always_window = strstr(word[TERM], "_window") != NULL;
+  spec.route.budget = strstr(word[TERM], "_threshold") ? BUDGET_THRESHOLD : BUDGET_DENSITY;
+  spec.route.variance = strstr(word[TERM], "_full") ? VARIANCE_FULL : VARIANCE_DIAGONAL;
+  spec.lists = strstr(word[TERM], "_union") ? LISTS_UNION : LISTS_SEPARATE;
   return spec;
 }
 

@@ -218,7 +218,8 @@ class Instructions(Units):
         _, compare, kind = op.split(".")[:3]
         t = self.type_of(op)
         fn = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater,
-              "ge": np.greater_equal, "neu": np.not_equal}[compare]
+              "ge": np.greater_equal, "neu": np.not_equal,
+              "num": lambda a, b: (a == a) & (b == b), "nan": lambda a, b: (a != a) | (b != b)}[compare]
         a, b = self.get(o[1], t), self.get(o[2], t)
         return lambda w: w.set(o[0], fn(a(w), b(w)))
 
