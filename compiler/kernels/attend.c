@@ -10,6 +10,7 @@
        m' = max(m, max s)    f = 2^(c m - c m')    p = 2^(c s - c m')
        l = l f + sum p       g = g f + (sum p of mean columns)       o = o f + p v
    at the end o = (o + (g q) Hsum) / l,  LSE = ln 2 (c m + log2 l).
+   With a linear tail (attend_linear.c) the unlisted blocks follow in place of means.
    To second order in its mass, a mean's s is q kbar + q^2 var with var = scale/2 times the variance
    of its keys, column by column: e^(scale s) has the mean of e^(scale q k) over Gaussian keys.
 
@@ -139,8 +140,7 @@ static void accumulate(struct ir *k, const struct attend *a, struct rows *x,
   wgmma_rs(k, &x->o, WGMMA_ACCUMULATE, left, first_step, &b, steps < most ? steps : most);
 }
 
-/* -c m. Where |may_be_empty|, a row without a column so far has m = -inf: its p and f are 0. */
-static struct rowval offset_of(struct ir *k, const struct rowval *m, bool may_be_empty) {
+struct rowval attend_offset(struct ir *k, const struct rowval *m, bool may_be_empty) {
   struct rowval offset;
   for (int r = 0; r < FRAG_ROWS; r++) {
     offset.r[r] = negate(k, mul(k, m->r[r], ARG(scale_log2)));
@@ -155,7 +155,7 @@ static struct rowval offset_of(struct ir *k, const struct rowval *m, bool may_be
 /* First tile of an item: m = max s, l = sum p, p in p_next. */
 static void softmax_first(struct ir *k, const struct attend *a, struct rows *x) {
   struct rowval m = frag_row_max(k, &x->s);
-  struct rowval sums = frag_exp2(k, &x->s, ARG(scale_log2), offset_of(k, &m, a->plan->edge));
+  struct rowval sums = frag_exp2(k, &x->s, ARG(scale_log2), attend_offset(k, &m, a->plan->edge));
   rowvec_set(k, &x->m, m);
   rowvec_set(k, &x->l, sums);
   frag_to_a(k, &x->p_next, &x->s);
@@ -170,7 +170,7 @@ static struct rowval softmax_step(struct ir *k, struct rows *x, val counts_as_ta
   for (int r = 0; r < FRAG_ROWS; r++) {
     m.r[r] = maximum(k, m.r[r], before.r[r]);
   }
-  struct rowval offset = offset_of(k, &m, may_be_empty);
+  struct rowval offset = attend_offset(k, &m, may_be_empty);
   for (int r = 0; r < FRAG_ROWS; r++) {
     f.r[r] = exp2_approx(k, fused(k, before.r[r], c, offset.r[r]));
   }
@@ -193,8 +193,12 @@ static struct rowval softmax_step(struct ir *k, struct rows *x, val counts_as_ta
 static void tile_step(struct ir *k, const struct attend *a, struct rows *x, enum tile_kind kind,
                       val item, val tile) {
   const bool spread = a->plan->second_order && kind == TILE_MEANS;
+  const bool masked = kind != TILE_FULL && kind != TILE_LINEAR;
   struct tile_mask mask = {0};
-  if (kind != TILE_FULL) {
+  struct frag_blocks columns = {0};
+  if (kind == TILE_LINEAR) {
+    columns = attend_linear_columns(k, a, item, tile);
+  } else if (masked) {
     mask = attend_mask(k, a, kind, item, tile);
   }
   struct slot key = ring_slot(k, &x->key), value = ring_slot(k, &x->value);
@@ -218,10 +222,16 @@ static void tile_step(struct ir *k, const struct attend *a, struct rows *x, enum
     release(k, x, &a->keys, variance);
     ring_advance(k, &a->keys, &x->key);
   }
-  if (kind != TILE_FULL) {
-    attend_apply_mask(k, a, &x->s, &mask);
+  struct rowval f;
+  if (kind == TILE_LINEAR) {
+    f = attend_linear(k, a, &x->s, &x->m, &x->l, &columns);
+    frag_to_a(k, &x->p_next, &x->s);
+  } else {
+    if (masked) {
+      attend_apply_mask(k, a, &x->s, &mask);
+    }
+    f = softmax_step(k, x, mask.is_mean, a->plan->edge && masked);
   }
-  struct rowval f = softmax_step(k, x, mask.is_mean, a->plan->edge && kind != TILE_FULL);
 
   const struct frag_a *kept[] = {&x->p};
   wgmma_wait(k, 0, &x->o, 1, kept);
@@ -385,7 +395,8 @@ static struct rowval inverse_sums(struct ir *k, const struct attend *a, struct r
 
 /* The item after |index| in this stream, or the last one there is. */
 static val next_item(struct ir *k, const struct attend *a, val index) {
-  return smin(k, add(k, index, a->step), add_const(k, ARG(items), -1));
+  val after = add(k, index, a->step), last = add_const(k, ARG(items), -1);
+  return smin(k, after, last);
 }
 
 /* The end of an item and the beginning of the next, which is of |next|'s size. */
@@ -453,8 +464,12 @@ static struct rows rows_new(struct ir *k, const struct attend *a, val group) {
   return x;
 }
 
-/* Tiles 1 and on of an item: those without a mask. */
+/* Tiles 1 and on of an item: those without a mask. With a linear tail they are few: all exact tiles
+   share the body with a mask. */
 static void walk_full_tiles(struct ir *k, const struct attend *a, struct rows *x, val item) {
+  if (a->plan->linear) {
+    return;
+  }
   FOR (k, t, i32(k, 1), a->full_tiles) {
     tile_step(k, a, x, TILE_FULL, item, t);
   }
@@ -463,6 +478,15 @@ static void walk_full_tiles(struct ir *k, const struct attend *a, struct rows *x
 /* The others. The short loops of masked exact tiles and of means share a body where they can: a
    third one costs the long loop its registers. */
 static void walk_masked_tiles(struct ir *k, const struct attend *a, struct rows *x, val item) {
+  if (a->plan->linear) {
+    FOR (k, t, i32(k, 1), a->exact_tiles) {
+      tile_step(k, a, x, TILE_EXACT, item, t);
+    }
+    FOR (k, t, a->exact_tiles, a->tiles) {
+      tile_step(k, a, x, TILE_LINEAR, item, t);
+    }
+    return;
+  }
   val masked = smax(k, a->full_tiles, i32(k, 1));
   if (!a->plan->second_order) {
     FOR (k, t, masked, a->tiles) {
@@ -568,7 +592,8 @@ static void check_plan(const struct plan_attend *plan) {
   assert(plan->tile_k == 64 || plan->tile_k == 128);
   assert(plan->block % BOX_ROWS == 0 && plan->tile_k % plan->block == 0);
   assert(plan->head_dim % K_STEP == 0 && plan->head_dim <= 128);
-  assert(!plan->second_order || (plan->means && plan->k_stages >= 2));
+  assert(!plan->second_order || plan->linear || (plan->means && plan->k_stages >= 2));
+  assert(!plan->linear || !(plan->means || plan->dense));
   assert(plan->v_stages > attend_h_stages(plan) && attend_h_stages(plan) <= MAX_H_STAGES);
   (void)plan;
 }

@@ -1,12 +1,13 @@
 /* attend.h: what the files of the attend kernel share: attend.c (the algorithm), attend_load.c (the
-   producers), attend_extent.c (how many tiles an item has) and attend_mask.c (which columns of a
-   tile count, and as how much). */
+   producers), attend_extent.c (how many tiles an item has), attend_mask.c (which columns of a tile
+   count, and as how much) and attend_linear.c (taylor 1). */
 #ifndef PISA_KERNELS_ATTEND_H
 #define PISA_KERNELS_ATTEND_H
 
 #include "compiler/ir/ir.h"
 #include "compiler/plan/plan.h"
 #include "compiler/sm90/frag.h"
+#include "compiler/sm90/frag_block.h"
 #include "compiler/sm90/lanes.h"
 #include "compiler/sm90/ring.h"
 #include "compiler/sm90/tile.h"
@@ -69,10 +70,22 @@ struct tile_mask {
   struct mask_bias bias;
   val is_mean; /* null: never */
 };
-enum tile_kind { TILE_FULL, TILE_EXACT, TILE_MEANS, TILE_EITHER }; /* EITHER: exact or means */
+/* EITHER: exact or means. LINEAR: unlisted blocks, token by token. */
+enum tile_kind { TILE_FULL, TILE_EXACT, TILE_MEANS, TILE_EITHER, TILE_LINEAR };
 struct tile_mask attend_mask(struct ir *k, const struct attend *a, enum tile_kind kind, val item,
                              val tile);
 void attend_apply_mask(struct ir *k, const struct attend *a, const struct frag *s,
                        const struct tile_mask *mask);
+
+/* -c m. Where |may_be_empty|, 0 for m = -inf, the maximum of a row without a column so far: its p
+   and f are 0 then. */
+struct rowval attend_offset(struct ir *k, const struct rowval *m, bool may_be_empty);
+
+/* The blocks of tile |tile| (a linear one) of |item|. */
+struct frag_blocks attend_linear_columns(struct ir *k, const struct attend *a, val item, val tile);
+/* Their p in the place of s, into m and l; returns f, the factor of everything summed before. */
+struct rowval attend_linear(struct ir *k, const struct attend *a, const struct frag *s,
+                            const struct rowvec *m, const struct rowvec *l,
+                            const struct frag_blocks *columns);
 
 #endif

@@ -46,6 +46,10 @@ static void size(struct ir *k, struct attend *a) {
     a->exact_tiles = smax(k, a->exact_tiles, i32(k, 1));
   }
   a->tiles = a->exact_tiles;
+  if (plan->linear) {
+    val rest = sub(k, a->k_blocks, a->count);
+    a->tiles = add(k, a->tiles, ceil_div(k, rest, plan->tile_k / plan->block));
+  }
   if (plan->means) {
     a->tiles = add(k, a->tiles, ceil_div(k, a->k_blocks, plan->tile_k));
   }

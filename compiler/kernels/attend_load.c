@@ -26,9 +26,19 @@ struct cursor {
   struct var next[ATTEND_MAX_BOXES];
 };
 
+/* The entries of tile |tile|. What is not listed (taylor 1) begins with a new tile, but right
+   behind the last listed entry. */
 static void cursor_read(struct ir *k, const struct attend *a, const struct cursor *c, val tile) {
+  val unused = {0};
+  if (a->plan->linear) {
+    unused = sub(k, mul_const(k, a->exact_tiles, entries(a)), a->count);
+    unused = choose(k, is_ge(k, tile, a->exact_tiles), unused, i32(k, 0));
+  }
   for (int i = 0; i < entries(a); i++) {
     val position = add_const(k, mul_const(k, tile, entries(a)), i);
+    if (a->plan->linear) {
+      position = sub(k, position, unused);
+    }
     set(k, c->next[i], load(k, k->i32, at(k, c->list, mul_const(k, position, 4)), 4));
   }
 }
@@ -74,7 +84,8 @@ static struct tile_rows cursor_take(struct ir *k, const struct attend *a, const 
     }
   }
   if (!a->plan->dense) {
-    cursor_read(k, a, c, smin(k, add_const(k, tile, 1), a->exact_tiles));
+    val next = add_const(k, tile, 1);
+    cursor_read(k, a, c, a->plan->linear ? next : smin(k, next, a->exact_tiles));
   }
   return s;
 }
@@ -137,11 +148,11 @@ static void load_queries(struct ir *k, const struct attend *a, struct ring_place
 void attend_produce_queries_and_keys(struct ir *k, const struct attend *a) {
   struct ring_place query = ring_start(k), key = ring_start(k);
   struct cursor cursor = cursor_new(k, a);
-  val variance = a->plan->second_order ? ARG(k_variance) : (val){0};
+  val variance = a->plan->means && a->plan->second_order ? ARG(k_variance) : (val){0};
   FOR_STEP(k, index, a->first, ARG(items), a->step) {
     struct item item = attend_item(k, a, index);
     struct attend sized = attend_sized(k, a, attend_extent(k, a, index));
-    cursor_open(k, a, &cursor, index);
+    cursor_open(k, &sized, &cursor, index);
     load_queries(k, a, &query, item);
     load_tiles(k, &sized, &a->keys, &key, &cursor, item, ARG(k), ARG(k_mean), variance);
   }
@@ -171,7 +182,7 @@ void attend_produce_values(struct ir *k, const struct attend *a) {
   FOR_STEP(k, index, a->first, ARG(items), a->step) {
     struct item item = attend_item(k, a, index);
     struct attend sized = attend_sized(k, a, attend_extent(k, a, index));
-    cursor_open(k, a, &cursor, index);
+    cursor_open(k, &sized, &cursor, index);
     load_tiles(k, &sized, &a->values, &value, &cursor, item, ARG(v), ARG(v_mean), (val){0});
     load_h(k, a, &value, item);
   }

@@ -46,7 +46,9 @@ class Lists:
             listed = np.append(rng.permutation(whole)[:count - short], [nt - 1] * short).astype(int)
             bits = np.arange(32 * self.mask.shape[2]) >= nt
             bits[listed] = True
-            self.count[h, i], self.list[h, i, :count] = count, listed
+            if PLAN.tail == "taylor_1":
+                listed = np.append(listed, np.setdiff1d(np.arange(nt), listed))
+            self.count[h, i], self.list[h, i, :len(listed)] = count, listed
             self.mask[h, i] = np.packbits(bits, bitorder="little").view(np.uint32)
 
     def of(self, h, i):
@@ -70,7 +72,20 @@ class Summaries:
             x[:] = rounded(x)
 
 
-def tail(q, kv, rest, summaries):
+def token_by_token(q, k, v, rest):
+    """Scores, weights and values of the tokens of the blocks |rest|."""
+    scores, weights, tokens = [np.empty((len(q), 0))], [np.empty((len(q), 0))], []
+    for j in rest:
+        tokens += range(j * BLOCK, min(len(k), (j + 1) * BLOCK))
+        s = SCALE * q @ k[j * BLOCK:(j + 1) * BLOCK].T
+        mean = s.mean(1, keepdims=True)
+        peak = mean + s.var(1, keepdims=True) / 2 if PLAN.second_order else mean
+        scores.append(np.repeat(peak, s.shape[1], 1))
+        weights.append(1 + s - mean)
+    return np.concatenate(scores, 1), np.concatenate(weights, 1), v[tokens]
+
+
+def means(q, kv, rest, summaries):
     """Scores and values of the blocks |rest|, and what first order adds to a unit of their mass."""
     s = SCALE * q @ summaries.k_mean[kv, rest].T + summaries.log_length[kv, rest]
     if PLAN.second_order:
@@ -87,12 +102,16 @@ def expected(c, lists, summaries):
         listed = blocks if PLAN.tail == "dense" else lists.of(h, i)
         tokens = np.flatnonzero(np.isin(np.arange(n) // BLOCK, listed))
         s, v, first_order = SCALE * q @ c.k[kv, tokens].T, c.v[kv, tokens], 0
-        if PLAN.tail.startswith("taylor"):
-            means, v_means, first_order = tail(q, kv, np.setdiff1d(blocks, listed), summaries)
-            s, v = np.append(s, means, 1), np.append(v, v_means, 0)
+        rest, rest_s, rest_w, rest_v = np.setdiff1d(blocks, listed), s[:, :0], s[:, :0], v[:0]
+        if PLAN.tail == "taylor_1":
+            rest_s, rest_w, rest_v = token_by_token(q, c.k[kv, :n], c.v[kv, :n], rest)
+        elif PLAN.tail.startswith("taylor"):
+            rest_s, rest_v, first_order = means(q, kv, rest, summaries)
+            rest_w = np.ones_like(rest_s)
+        s, w, v = np.append(s, rest_s, 1), np.append(np.ones_like(s), rest_w, 1), np.append(v, rest_v, 0)
         if s.size:
             m = s.max(1, keepdims=True)
-            p = np.exp(s - m)
+            p = np.exp(s - m) * w
             total, mass = p.sum(1, keepdims=True), p[:, len(tokens):].sum(1, keepdims=True)
             o[h, rows] = (p @ v + mass * first_order) / total
             lse[h, rows] = (m + np.log(total))[:, 0]
