@@ -77,7 +77,7 @@ static bool makes_sense(const struct verify_case *test, const struct pisa_method
   return !((test->routed || test->given) && method->dense) &&
          !(test->windowed && !method->has_window) && !(test->budgeted && threshold) &&
          !(test->threshold_den && !threshold) && !(test->below && !method->dense_below) &&
-         !square_overflows;
+         !square_overflows && !(test->halves && method->type != PISA_FP16);
 }
 
 static void add_case(struct session *s, struct verify_case test, const struct pisa_method *method) {

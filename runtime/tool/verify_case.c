@@ -371,6 +371,7 @@ const struct verify_case verify_cases[] = {
      .kv_heads = 1,
      .n_q = 32760,
      .n_k = 32760,
+     .halves = true,
      .routed = true},
     {.name = "constant_v",
      .input = VERIFY_CONSTANT_V,
