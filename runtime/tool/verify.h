@@ -92,6 +92,7 @@ struct verify_case {
   int64_t threshold_den; /* has none; 0: the spec's */
   bool routed;           /* makes no sense where everything is exact */
   bool budgeted;         /* makes no sense where a threshold decides how many blocks are read */
+  bool halves;           /* about the range of fp16 */
   bool below; /* short enough to be dense; the other cases never are; makes no sense where the spec
                  says nothing of short sequences */
   bool longest; /* minutes of work for the oracle: only when asked for, and for one variant */
