@@ -46,7 +46,7 @@ static void end_step(void) {
 static int count_runs(const struct work *w) {
   int n = 0;
   for (int p = 0; p < w->packs.n; p++)
-    n += w->packs.items[p].chosen->method.dense ? 1 : w->options.n_densities;
+    n += quality_takes_density(&w->packs.items[p]) ? w->options.n_densities : 1;
   return n;
 }
 
@@ -73,10 +73,14 @@ static pisa_status measure(struct work *w, struct quality_set *set,
 static pisa_status measure_all(struct work *w, struct quality_set *set,
                                const struct quality_truth *truth, pisa_error *error) {
   pisa_status status = PISA_OK;
+  for (int p = 0; p < w->packs.n; p++) {
+    int length = (int)strlen(w->packs.items[p].label);
+    set->label_width = set->label_width > length ? set->label_width : length;
+  }
   quality_table_head(w->table, set);
   for (int p = 0; !status && p < w->packs.n; p++) {
     const struct quality_pack *pack = &w->packs.items[p];
-    int n = pack->chosen->method.dense ? 1 : w->options.n_densities;
+    int n = quality_takes_density(pack) ? w->options.n_densities : 1;
     for (int i = 0; !status && i < n; i++)
       status = measure(w, set, truth, pack, w->options.densities[i], error);
   }

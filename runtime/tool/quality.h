@@ -13,7 +13,8 @@
        quality_page.c ....... the HTML page; quality_chart.c, quality_strip.c: its pictures
 
    A pack is a black box that maps q, k, v to o and lists: nothing here knows which tails and
-   routers exist. */
+   routers exist. A line of the pictures is a variant at several densities or, where a threshold
+   decides what is read, variants that differ in their threshold alone. */
 #ifndef PISA_TOOL_QUALITY_H
 #define PISA_TOOL_QUALITY_H
 
@@ -26,6 +27,9 @@
 
 enum {
   QUALITY_MAX_DENSITIES = 16,
+  QUALITY_MAX_LINES = 64,
+  QUALITY_MAX_VARIANTS = 512, /* of all packs together */
+  QUALITY_MAX_THRESHOLDS = 65,
   QUALITY_MAX_SPREADS = 16, /* of one kind */
   QUALITY_MAX_HEADS = 1024,
   QUALITY_GRANULE = 64, /* rows and keys of a cell of softmax mass; block sizes are multiples */
@@ -38,6 +42,7 @@ struct quality_options {
   const char *name;      /* of the tensors, in the results */
   const char *html;      /* NULL: no page */
   bool json, bnhd, synthetic;
+  bool all;                                /* variants, not only the chosen ones */
   double densities[QUALITY_MAX_DENSITIES]; /* 0: the spec's own budget */
   int n_densities;
   int64_t heads[QUALITY_MAX_HEADS]; /* ascending */
@@ -55,19 +60,30 @@ bool quality_options_read(struct quality_options *options, int argc, char **argv
 
 /* ---- packs ---- */
 
-struct quality_pack {
-  char label[QUALITY_NAME]; /* the spec's name; with its choices where that is not unique */
+struct quality_pack { /* one variant */
+  const char *label;  /* of its line */
+  int line;
   pisa_pack *pack;
   int variant;
   const struct pisa_variant *chosen;
 };
 
 struct quality_packs {
-  struct quality_pack items[ARGS_MAX_LIST];
+  pisa_pack *open[ARGS_MAX_LIST];
+  int n_open;
+  struct quality_pack items[QUALITY_MAX_VARIANTS];
   int n;
+  char labels[QUALITY_MAX_LINES]
+             [QUALITY_NAME]; /* spec and choices, as far as they tell lines apart */
+  int n_lines;
   int head_dim, group; /* common to all */
   pisa_type type;
 };
+
+/* Whether its calls are given densities. */
+static inline bool quality_takes_density(const struct quality_pack *pack) {
+  return !pack->chosen->method.dense && pack->chosen->method.budget != PISA_BUDGET_THRESHOLD;
+}
 
 /* Close also after a failure. */
 pisa_status quality_packs_open(const struct quality_options *options, struct quality_packs *out,
@@ -145,7 +161,7 @@ struct quality_figures {
 struct quality_result {
   const struct quality_pack *pack;
   double density;                     /* asked for; 0: the spec's budget */
-  int64_t kept;                       /* blocks per list */
+  double listed;                      /* blocks per list, on average */
   int64_t k_blocks;                   /* NT */
   int64_t q_blocks;                   /* NTq */
   double read;                        /* share of the keys that are read exactly */
@@ -180,8 +196,9 @@ struct quality_set {              /* everything about one scene */
   struct quality_spread spread;   /* measured */
   struct quality_spread *spreads; /* [heads] */
   double rounding;
-  struct quality_result *results; /* [n_results] pack by pack, densities ascending */
+  struct quality_result *results; /* [n_results] variant by variant, densities ascending */
   int n_results;
+  int label_width; /* of the longest label, in the table */
 };
 
 void quality_table_head(FILE *out, const struct quality_set *set);
@@ -196,7 +213,7 @@ pisa_status quality_page_write(const char *path, const struct quality_set *sets,
 
 /* ---- pictures: inline SVG ---- */
 
-enum { CHART_MAX_POINTS = QUALITY_MAX_DENSITIES };
+enum { CHART_MAX_POINTS = QUALITY_MAX_THRESHOLDS };
 
 struct chart_series {
   const char *name;
@@ -206,7 +223,7 @@ struct chart_series {
 
 struct chart {
   const char *id, *title, *x_label, *y_label;
-  bool log_x;     /* y always is */
+  bool log_x, linear_y;
   bool percent_x; /* y always is */
   int n;          /* series, drawn in the colours of their place */
   const struct chart_series *series;

@@ -1,11 +1,12 @@
-/* quality_chart.c: series of points in, a line chart as inline SVG out. y is logarithmic, x either.
-   Lines end in their names, pushed apart where they would overlap; every point tells its values. */
+/* quality_chart.c: series of points in, a line chart as inline SVG out. Either axis may be
+   logarithmic. Lines end in their names, pushed apart where they would overlap; every point tells
+   its values. */
 #include <math.h>
 #include <string.h>
 
 #include "runtime/tool/quality.h"
 
-enum { WIDTH = 560, HEIGHT = 340, LEFT = 62, RIGHT = 150, TOP = 34, BOTTOM = 46, LINE = 15 };
+enum { WIDTH = 620, HEIGHT = 340, LEFT = 62, RIGHT = 210, TOP = 34, BOTTOM = 46, LINE = 15 };
 enum { MAX_TICKS = 40 };
 
 static const char *const ink = "#1f2328", *const soft = "#59636e", *const grid = "#e4e7eb";
@@ -100,7 +101,7 @@ static void axes_init(const struct chart *c, struct axis *x, struct axis *y) {
   if (high_x == 0) /* nothing to draw */
     low_x = low_y = 0.1, high_x = high_y = 1;
   *x = (struct axis){.log = c->log_x, .percent = c->percent_x, .begin = LEFT, .end = WIDTH - RIGHT};
-  *y = (struct axis){.log = true, .percent = true, .begin = HEIGHT - BOTTOM, .end = TOP};
+  *y = (struct axis){.log = !c->linear_y, .percent = true, .begin = HEIGHT - BOTTOM, .end = TOP};
   axis_init(x, low_x, high_x);
   axis_init(y, low_y, high_y);
 }
@@ -141,7 +142,7 @@ static void write_axes(FILE *out, const struct chart *c, const struct axis *x,
 static void write_series(FILE *out, const struct chart_series *s, int color, const struct axis *x,
                          const struct axis *y) {
   const char *pen = "M";
-  fputs("<path d=\"", out);
+  fputs("<g class=\"line\"><path d=\"", out);
   for (int i = 0; i < s->n; i++) {
     if (!can_draw(s->x[i]) || !can_draw(s->y[i]))
       continue;
@@ -161,6 +162,7 @@ static void write_series(FILE *out, const struct chart_series *s, int color, con
     page_text(out, s->name);
     fprintf(out, ": %s at %s</title></circle>\n", y_text, x_text);
   }
+  fputs("</g>\n", out);
 }
 
 struct name {
@@ -194,7 +196,7 @@ static int place_names(const struct chart *c, const struct axis *y, struct name 
 }
 
 static void write_names(FILE *out, const struct chart *c, const struct axis *y) {
-  struct name names[ARGS_MAX_LIST];
+  struct name names[QUALITY_MAX_LINES];
   int n = place_names(c, y, names);
   for (int i = 0; i < n; i++) {
     fprintf(out,

@@ -142,6 +142,7 @@ static void figure(const struct measure *m, struct sums *blocks, struct quality_
     out->recalls[i] = blocks[i].hits / blocks[i].listed;
   }
   out->all = figures_of(&all);
+  out->listed = all.listed / all.lists;
   out->read = all.keys / (all.lists * (double)s->n_k);
   out->cost = quality_cost(m->method, s->n_q, s->n_k, out->read);
 }
@@ -171,16 +172,17 @@ static pisa_tensor tensor_of(void *data, int64_t n, int64_t d) {
 static pisa_status call_init(const struct quality_scene *s, const struct quality_pack *pack,
                              double density, struct run_call *c, pisa_error *error) {
   int64_t d = s->head_dim;
-  bool dense = pack->chosen->method.dense;
+  const struct pisa_method *method = &pack->chosen->method;
+  bool dense = method->dense || s->n_k < method->dense_below;
   *c = (struct run_call){.pack = pack->pack,
                          .variant = pack->variant,
-                         .method = &pack->chosen->method,
+                         .method = method,
                          .q = s->q,
                          .k = s->k,
                          .v = s->v,
                          .q_size = s->heads * s->n_q * d,
                          .k_size = s->kv_heads * s->n_k * d,
-                         .q_blocks = pisa_ceil_div(s->n_q, pack->chosen->method.query)};
+                         .q_blocks = pisa_ceil_div(s->n_q, method->query)};
   c->o = malloc((size_t)c->q_size * sizeof *c->o);
   c->call = (pisa_attention){.struct_size = sizeof c->call,
                              .batch = 1,
@@ -192,7 +194,7 @@ static pisa_status call_init(const struct quality_scene *s, const struct quality
                              .k = tensor_of(s->k, s->n_k, d),
                              .v = tensor_of(s->v, s->n_k, d),
                              .o = tensor_of(c->o, s->n_q, d),
-                             .density = dense ? 0 : density,
+                             .density = density,
                              .scale = s->scale};
   pisa_status status = pisa_kept_blocks(pack->pack, pack->variant, &c->call, &c->kept, error);
   if (status)
@@ -232,7 +234,9 @@ pisa_status quality_measure(const struct quality_scene *s, const struct quality_
                             const struct quality_run *run, struct quality_result *out,
                             pisa_error *error) {
   struct run_call c;
-  *out = (struct quality_result){.pack = pack, .density = pack->chosen->method.dense ? 0 : density};
+  if (!quality_takes_density(pack))
+    density = 0;
+  *out = (struct quality_result){.pack = pack, .density = density};
   pisa_status status = call_init(s, pack, density, &c, error);
   if (!status)
     status = execute(&c, run, error);
@@ -240,7 +244,6 @@ pisa_status quality_measure(const struct quality_scene *s, const struct quality_
   if (!status)
     status = check_lists(&c, s, out->k_blocks, error);
   if (!status) {
-    out->kept = c.kept;
     out->q_blocks = c.q_blocks;
     struct measure m = {.scene = s,
                         .truth = truth,

@@ -144,6 +144,8 @@ bool quality_options_read(struct quality_options *o, int argc, char **argv, int 
       {"--scale", "S", "multiplies q.k; else 1/sqrt(D)", ARGS_NUMBER, &o->scale, 0},
       {"--set", "NAME=VALUE", "pick every pack's variant with this choice; may be repeated",
        ARGS_MANY, &o->settings, 0},
+      {"--all", NULL, "look at every variant with these choices, not only the first", ARGS_FLAG,
+       &o->all, 0},
       {"--layout", "bhnd|bnhd", "order of the dimensions in the files; else bhnd", ARGS_TEXT,
        &t.layout, 0},
       {"--device", "cpu|cuda:N", "where the packs run; else cpu", ARGS_TEXT, &t.device, 0},
@@ -154,7 +156,8 @@ bool quality_options_read(struct quality_options *o, int argc, char **argv, int 
   const struct args_command command = {
       "quality", "PACK...",
       "Compares packs with dense attention on the same tensors: relative L2 error, PSNR,\n"
-      "how many of the heaviest key blocks the lists have, and the cost in FLOP.",
+      "how many of the heaviest key blocks the lists have, and the cost in FLOP. Packs with a\n"
+      "threshold are looked at with each threshold they have, in place of densities.",
       options, sizeof options / sizeof *options};
   if (!args_parse_many(&command, argc, argv, &o->packs, code))
     return false;

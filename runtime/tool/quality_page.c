@@ -29,84 +29,99 @@ static bool is_dense(const struct quality_pack *pack) {
   return pack->chosen->method.dense;
 }
 
-/* ---- error against something, one scene ---- */
+/* A line's first variant. */
+static const struct quality_pack *pack_of(const struct page *p, int line) {
+  const struct quality_pack *pack = p->packs->items;
+  while (pack->line != line)
+    pack++;
+  return pack;
+}
 
-enum against { READ, COST };
+/* ---- error and recall against something, one scene ---- */
 
-/* The points of |pack|. A dense pack only rounds: it is in the table, not in the pictures. */
-static void add_points(const struct quality_set *set, const struct quality_pack *pack,
-                       enum against what, struct chart_series *out) {
-  out->name = pack->label;
+enum against { READ, COST, RECALL };
+static const struct {
+  const char *id, *title, *x_label, *y_label;
+} words[] = {{"density", "Error against density", "keys read exactly",
+              "relative L2 error against dense attention"},
+             {"cost", "Error against cost", "FLOP, of dense attention's",
+              "relative L2 error against dense attention"},
+             {"recall", "Recall against density", "keys read exactly",
+              "share of the heaviest blocks that the lists have"}};
+
+/* The points of |line|. A dense pack only rounds: it is in the table, not in the pictures. */
+static void add_points(const struct quality_set *set, int line, enum against what,
+                       struct chart_series *out) {
   for (int r = 0; r < set->n_results; r++) {
     const struct quality_result *result = &set->results[r];
-    if (result->pack != pack || is_dense(pack))
+    if (result->pack->line != line || is_dense(result->pack))
       continue;
     int at = out->n++;
-    double x = what == READ ? result->read : result->cost;
+    double x = what == COST ? result->cost : result->read;
     for (; at > 0 && out->x[at - 1] > x; at--) {
       out->x[at] = out->x[at - 1];
       out->y[at] = out->y[at - 1];
     }
     out->x[at] = x;
-    out->y[at] = result->all.error;
+    out->y[at] = what == RECALL ? result->all.recall : result->all.error;
   }
 }
 
 static void write_against(const struct page *p, int s, enum against what) {
-  struct chart_series series[ARGS_MAX_LIST] = {0};
+  struct chart_series series[QUALITY_MAX_LINES] = {0};
   char id[32], title[2 * QUALITY_NAME];
-  const char *word = what == READ ? "density" : "cost";
-  snprintf(id, sizeof id, "%s-%d", word, s);
-  snprintf(title, sizeof title, "Error against %s, %s", word, p->sets[s].scene.name);
-  for (int i = 0; i < p->packs->n; i++)
-    add_points(&p->sets[s], &p->packs->items[i], what, &series[i]);
+  snprintf(id, sizeof id, "%s-%d", words[what].id, s);
+  snprintf(title, sizeof title, "%s, %s", words[what].title, p->sets[s].scene.name);
+  for (int i = 0; i < p->packs->n_lines; i++) {
+    series[i].name = pack_of(p, i)->label;
+    add_points(&p->sets[s], i, what, &series[i]);
+  }
   const struct chart chart = {.id = id,
                               .title = title,
-                              .x_label =
-                                  what == READ ? "keys read exactly" : "FLOP, of dense attention's",
-                              .y_label = "relative L2 error against dense attention",
+                              .x_label = words[what].x_label,
+                              .y_label = words[what].y_label,
                               .log_x = true,
+                              .linear_y = what == RECALL,
                               .percent_x = true,
-                              .n = p->packs->n,
+                              .n = p->packs->n_lines,
                               .series = series};
   chart_write(p->out, &chart);
 }
 
 /* ---- error against the spread of the logits, all synthetic scenes ---- */
 
-/* Of |pack|'s densities the one nearest to 1/8, the published one. */
-static const struct quality_result *usual(const struct quality_set *set,
-                                          const struct quality_pack *pack) {
+/* Of |line|'s densities the one nearest to 1/8, the published one. */
+static const struct quality_result *usual(const struct quality_set *set, int line) {
   const struct quality_result *best = NULL;
   for (int r = 0; r < set->n_results; r++) {
     const struct quality_result *x = &set->results[r];
-    if (x->pack == pack && (!best || fabs(x->read - 0.125) < fabs(best->read - 0.125)))
+    if (x->pack->line == line && (!best || fabs(x->read - 0.125) < fabs(best->read - 0.125)))
       best = x;
   }
   return best;
 }
 
 static void write_spread(const struct page *p, double between) {
-  struct chart_series series[ARGS_MAX_LIST] = {0};
+  struct chart_series series[QUALITY_MAX_LINES] = {0};
   char id[48], title[160];
   snprintf(id, sizeof id, "spread-%g", between);
   snprintf(title, sizeof title,
            "Error against the spread of logits inside key blocks, %g between them", between);
-  for (int i = 0; i < p->packs->n; i++) {
+  for (int i = 0; i < p->packs->n_lines; i++) {
     struct chart_series *line = &series[i];
-    line->name = p->packs->items[i].label;
-    for (int s = 0; !is_dense(&p->packs->items[i]) && s < p->n; s++) {
+    line->name = pack_of(p, i)->label;
+    for (int s = 0; !is_dense(pack_of(p, i)) && s < p->n; s++) {
       if (p->sets[s].scene.between != between)
         continue;
       line->x[line->n] = p->sets[s].spread.inside;
-      line->y[line->n++] = usual(&p->sets[s], &p->packs->items[i])->all.error;
+      line->y[line->n++] = usual(&p->sets[s], i)->all.error;
     }
   }
   const struct chart chart = {.id = id,
                               .title = title,
                               .x_label = "standard deviation of logits inside 64 keys",
-                              .y_label = "relative L2 error against dense attention",
-                              .n = p->packs->n,
+                              .y_label = words[READ].y_label,
+                              .n = p->packs->n_lines,
                               .series = series};
   fprintf(p->out, "<figure><figcaption>Spread between blocks: %g</figcaption>\n", between);
   chart_write(p->out, &chart);
@@ -115,9 +130,9 @@ static void write_spread(const struct page *p, double between) {
 
 static void write_spreads(const struct page *p) {
   const struct quality_result *any = NULL;
-  for (int i = 0; !any && i < p->packs->n; i++)
-    if (!is_dense(&p->packs->items[i]))
-      any = usual(&p->sets[0], &p->packs->items[i]);
+  for (int i = 0; !any && i < p->packs->n_lines; i++)
+    if (!is_dense(pack_of(p, i)))
+      any = usual(&p->sets[0], i);
   if (!any)
     return;
   fprintf(
@@ -142,9 +157,8 @@ static void write_where(const struct page *p, int s) {
     struct strip_row *row = &p->rows[n];
     if (is_dense(result->pack))
       continue;
-    *row = (struct strip_row){.color = (int)(result->pack - p->packs->items),
-                              .values = result->blocks,
-                              .n = result->q_blocks};
+    *row = (struct strip_row){
+        .color = result->pack->line, .values = result->blocks, .n = result->q_blocks};
     snprintf(row->name, sizeof row->name, "%s %.3g %%", result->pack->label, 100 * result->read);
     n++;
   }
@@ -175,7 +189,7 @@ static void write_table(FILE *out, const struct quality_set *set) {
     const struct quality_result *x = &set->results[r];
     fputs("<tr><td>", out);
     page_text(out, x->pack->label);
-    fprintf(out, "</td><td>%.1f %%</td><td>%" PRId64 " of %" PRId64 "</td>", 100 * x->read, x->kept,
+    fprintf(out, "</td><td>%.1f %%</td><td>%.4g of %" PRId64 "</td>", 100 * x->read, x->listed,
             x->k_blocks);
     write_figures(out, &x->all, x->cost);
   }
@@ -222,6 +236,7 @@ static void write_scene(const struct page *p, int s) {
   fputs("<div class=\"row\">\n", p->out);
   write_against(p, s, READ);
   write_against(p, s, COST);
+  write_against(p, s, RECALL);
   fputs("</div>\n", p->out);
   if (p->n == 1)
     write_where(p, s);

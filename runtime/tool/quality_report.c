@@ -17,10 +17,11 @@ void quality_table_head(FILE *out, const struct quality_set *set) {
           "%s: %" PRId64 " head%s of %d, %" PRId64 " queries x %" PRId64 " keys, %s\n"
           "logits of a query: standard deviation %.3f inside 64 keys, %.3f between; rounding of o "
           "alone: error %.4f\n"
-          "%-20s %8s %10s %9s %9s %9s %8s %8s %8s %8s\n",
+          "%-*s %8s %10s %9s %9s %9s %8s %8s %8s %8s\n",
           s->name, s->n_wanted, s->n_wanted == 1 ? "" : "s", s->head_dim, s->n_q, s->n_k,
-          type_name(s), set->spread.inside, set->spread.between, set->rounding, "pack", "density",
-          "blocks", "error", "worst", "PSNR dB", "recall", "mass", "best", "cost");
+          type_name(s), set->spread.inside, set->spread.between, set->rounding, set->label_width,
+          "pack", "density", "blocks", "error", "worst", "PSNR dB", "recall", "mass", "best",
+          "cost");
 }
 
 /* The largest error of a head. */
@@ -32,8 +33,17 @@ static double worst_head(const struct quality_result *r, const struct quality_sc
   return worst;
 }
 
+/* 0: there is none. */
+static double threshold(const struct quality_result *r) {
+  const struct pisa_method *m = &r->pack->chosen->method;
+  bool used = !m->dense && m->budget == PISA_BUDGET_THRESHOLD;
+  return used ? (double)m->threshold_num / (double)m->threshold_den : 0;
+}
+
 static void density_text(const struct quality_result *r, char *out, size_t size) {
-  if (r->density > 0)
+  if (threshold(r) > 0)
+    snprintf(out, size, "tau %g", threshold(r));
+  else if (r->density > 0)
     snprintf(out, size, "%g", r->density);
   else
     snprintf(out, size, "%s", r->pack->chosen->method.dense ? "dense" : "spec");
@@ -43,10 +53,10 @@ void quality_table_row(FILE *out, const struct quality_result *r, const struct q
   const struct quality_figures *f = &r->all;
   char density[32], blocks[48];
   density_text(r, density, sizeof density);
-  snprintf(blocks, sizeof blocks, "%" PRId64 "/%" PRId64, r->kept, r->k_blocks);
-  fprintf(out, "%-20s %8s %10s %9.4f %9.4f %9.2f %7.1f%% %7.1f%% %7.1f%% %7.1f%%\n", r->pack->label,
-          density, blocks, f->error, worst_head(r, &set->scene), f->psnr, 100 * f->recall,
-          100 * f->mass, 100 * f->best_mass, 100 * r->cost);
+  snprintf(blocks, sizeof blocks, "%.4g/%" PRId64, r->listed, r->k_blocks);
+  fprintf(out, "%-*s %8s %10s %9.4f %9.4f %9.2f %7.1f%% %7.1f%% %7.1f%% %7.1f%%\n",
+          set->label_width, r->pack->label, density, blocks, f->error, worst_head(r, &set->scene),
+          f->psnr, 100 * f->recall, 100 * f->mass, 100 * f->best_mass, 100 * r->cost);
   fflush(out);
 }
 
@@ -130,7 +140,11 @@ void quality_json(FILE *out, const struct quality_result *r, const struct qualit
           ", \"D\": %d, \"type\": \"%s\", \"query\": %d, \"key\": %d}, \"density\": ",
           s->n_wanted, s->n_q, s->n_k, s->head_dim, type_name(s), m->query, m->key);
   number(out, r->density > 0 ? r->density : NAN, 9);
-  fprintf(out, ", \"kept\": %" PRId64 ", \"blocks\": %" PRId64 ", ", r->kept, r->k_blocks);
+  fputs(", \"threshold\": ", out);
+  number(out, threshold(r) > 0 ? threshold(r) : NAN, 9);
+  fprintf(out, ", \"blocks\": %" PRId64 ", ", r->k_blocks);
+  field(out, "listed", r->listed);
+  fputs(", ", out);
   field(out, "read", r->read);
   fputs(", ", out);
   field(out, "cost", r->cost);

@@ -4,7 +4,7 @@
 
 #include "runtime/tool/quality.h"
 
-enum { LEFT = 170, WIDTH = 720, RIGHT = 8, TOP = 26, ROW = 18, GAP = 2, CELLS = 128, FOOT = 44 };
+enum { LEFT = 240, WIDTH = 790, RIGHT = 8, TOP = 26, ROW = 18, GAP = 2, CELLS = 128, FOOT = 44 };
 
 static const char *const ink = "#1f2328", *const soft = "#59636e";
 

@@ -28,7 +28,7 @@ has() { # has FILE WORDS
   grep -qF -e "$2" "$1" || fail "'$2' is not in $1: $(cat "$1")"
 }
 
-for method in hybrid drop dense plain; do
+for method in hybrid drop dense plain threshold; do
   $make_pack $method $method.pack
 done
 $array make q.npy float32 1 2 4 300 64
@@ -40,8 +40,8 @@ files="--q q.npy --k k.npy --v v.npy"
 $pisa quality drop.pack dense.pack $files --densities 0.25,1,spec 2>stderr && fail "densities that fall are taken"
 $pisa quality hybrid.pack dense.pack $files --densities spec,0.25,1 >table 2>stderr
 has table "q.npy: 8 heads of 64, 300 queries x 1000 keys, bf16"
-has table "sample density=0.125     spec       2/16"
-has table "sample density=0.125     0.25       4/16"
+grep -q "^sample density=0.125 *spec *2/16 " table || fail "the spec's budget: $(cat table)"
+grep -q "^sample density=0.125 *0.25 *4/16 " table || fail "a density: $(cat table)"
 [ "$(grep -c /16 table)" = 4 ] || fail "not four rows: $(cat table)"
 [ ! -s stderr ] || fail "stderr is not empty: $(cat stderr)"
 
@@ -65,6 +65,20 @@ done
 # variants
 $pisa quality hybrid.pack $files --set density=0.25 --densities spec >table
 has table "4/16"
+$pisa quality hybrid.pack $files --all --densities spec >table
+[ "$(grep -c /16 table)" = 1 ] || fail "variants that differ in density alone are looked at twice: $(cat table)"
+
+# thresholds: one line of the picture with a point each; --set picks one; --densities is not for them
+$pisa quality threshold.pack drop.pack $files --densities 0.25,0.5 --html page.html --json >a.jsonl 2>table
+grep -q "sample .* tau 1 .*/16" table && grep -q "sample .* tau 0.2 .*/16" table || fail "thresholds: $(cat table)"
+[ "$(grep -c /16 table)" = 4 ] || fail "not four rows: $(cat table)"
+[ "$(grep -c '"density": null, "threshold": ' a.jsonl)" = 2 ] || fail "not two thresholds: $(cat a.jsonl)"
+[ "$(grep -o '<g class="line">' page.html | wc -l)" = 6 ] || fail "not two lines in each of three charts"
+$pisa quality threshold.pack $files --set threshold=1 >table
+[ "$(grep -c /16 table)" = 1 ] || fail "--set threshold: $(cat table)"
+$pisa quality threshold.pack $files --set threshold=0.20 --all >table
+has table "tau 0.2"
+[ "$(grep -c /16 table)" = 1 ] || fail "--set threshold --all: $(cat table)"
 
 # synthetic tensors: same seed, same numbers
 synthetic="--synthetic std=0.5,1 --between 1,2 --tokens 300 --densities 0.25"
@@ -79,7 +93,7 @@ $pisa quality hybrid.pack $synthetic --heads 1-2 --seed 7 --json >b.jsonl 2>/dev
 has page.html "<svg id=\"spread-1\""
 has page.html "<svg id=\"spread-2\""
 $pisa quality hybrid.pack dense.pack $files --name '<a&"b">' --densities 0.125,0.5 --html page.html >/dev/null
-for id in density-0 cost-0 where; do
+for id in density-0 cost-0 recall-0 where; do
   has page.html "<svg id=\"$id\""
 done
 has page.html '&lt;a&amp;&quot;b&quot;&gt;'

@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 
-TAILS = ("keep_or_drop", "taylor0", "hybrid", "dense")
+TAILS = ("keep_or_drop", "taylor0", "hybrid", "dense", "hybrid_second", "taylor1")
 SPREADS, BETWEENS = (0.25, 0.5, 1.0, 2.0), (0.5, 1.5)
 
 
@@ -43,6 +43,11 @@ def main():
                 assert zero["error"] < drop["error"], f"{case}, density {density}: order 0 is worse than dropping"
                 if spread <= 0.5:
                     assert hybrid["error"] < zero["error"], f"{case}, density {density}: hybrid is worse than order 0"
+                second, one = (r[spread, between, spec, density] for spec in TAILS[4:])
+                if spread >= 0.5:
+                    assert second["error"] < hybrid["error"], f"{case}, density {density}: second order is worse"
+                assert one["error"] < hybrid["error"], f"{case}, density {density}: order 1 is worse than hybrid"
+                assert one["cost"] > 1, f"{case}: order 1 reads every block"
                 assert drop["mass"] == zero["mass"] == hybrid["mass"], f"{case}: lists differ"
                 assert drop["cost"] < zero["cost"] < hybrid["cost"] < 1, f"{case}: costs"
             less, more = r[spread, between, "keep_or_drop", 0.125], r[spread, between, "keep_or_drop", 0.5]

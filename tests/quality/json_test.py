@@ -15,9 +15,9 @@ FIGURES = {"error": NUMBER, "psnr": (int, float, type(None)), "recall": NUMBER, 
            "inside_std": NUMBER, "between_std": NUMBER}
 HEAD = {"b": WHOLE, "h": WHOLE, **FIGURES}
 SHAPE = {"heads": WHOLE, "Nq": WHOLE, "Nk": WHOLE, "D": WHOLE, "type": str, "query": WHOLE, "key": WHOLE}
-RECORD = {"spec": str, "variant": str, "tensors": str, "shape": dict, "density": (int, float, type(None)), "kept": WHOLE,
-          "blocks": WHOLE, "read": NUMBER, "cost": NUMBER, **FIGURES, "rounding": NUMBER, "heads": list,
-          "query_blocks": list, "query_recall": list}
+RECORD = {"spec": str, "variant": str, "tensors": str, "shape": dict, "density": (int, float, type(None)),
+          "threshold": (int, float, type(None)), "blocks": WHOLE, "listed": NUMBER, "read": NUMBER, "cost": NUMBER, **FIGURES, "rounding": NUMBER}
+PARTS = {"heads": list, "query_blocks": list, "query_recall": list}  # large records go without
 ASKED = {"inside_std": NUMBER, "between_std": NUMBER}
 
 
@@ -34,23 +34,28 @@ def figures(f, where):
 
 def record(line, where):
     r = json.loads(line, parse_constant=lambda word: sys.exit(f"{where}: {word} is no JSON"))
-    synthetic = "asked" in r
-    fields(r, {**RECORD, "asked": dict} if synthetic else RECORD, where)
+    synthetic, whole = "asked" in r, "heads" in r
+    fields(r, {**RECORD, **({"asked": dict} if synthetic else {}), **(PARTS if whole else {})}, where)
     fields(r["shape"], SHAPE, where)
     if synthetic:
         fields(r["asked"], ASKED, where)
+    figures(r, where)
+    assert r["blocks"] == -(-r["shape"]["Nk"] // r["shape"]["key"]) and 1 <= r["listed"] <= r["blocks"], where
+    assert 0 < r["read"] <= 1 and r["read"] <= r["cost"], where
+    if whole:
+        parts(r, where)
+    return r
+
+
+def parts(r, where):
     assert len(r["heads"]) == r["shape"]["heads"], where
     for head in r["heads"]:
         fields(head, HEAD, where)
         figures(head, where)
-    figures(r, where)
     assert len(r["query_recall"]) == len(r["query_blocks"]) == -(-r["shape"]["Nq"] // r["shape"]["query"]), where
     assert all(0 <= recall <= 1 for recall in r["query_recall"]), where
-    assert r["blocks"] == -(-r["shape"]["Nk"] // r["shape"]["key"]) and 1 <= r["kept"] <= r["blocks"], where
-    assert 0 < r["read"] <= 1 and r["read"] <= r["cost"], where
     low, high = min(h["error"] for h in r["heads"]), max(h["error"] for h in r["heads"])
     assert low * (1 - 1e-4) <= r["error"] <= high * (1 + 1e-4), f"{where}: all heads {r['error']} not in [{low}, {high}]"
-    return r
 
 
 def lines(text, name):
@@ -72,10 +77,10 @@ def main():
                "0,2", "--densities", "spec,0.5", "--json", "--html", "page.html"]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     fresh = lines(done.stdout, "stdout")
-    assert len(fresh) == 6 and {r["density"] for r in fresh} == {None, 0.5}
+    assert len(fresh) == 6 and all("heads" in r for r in fresh) and {r["density"] for r in fresh} == {None, 0.5}
     page = pathlib.Path("page.html").read_text()
     pictures(page)
-    assert page.count("<svg ") == 5
+    assert page.count("<svg ") == 7
     for path in sorted(records.glob("*.jsonl")):
         lines(path.read_text(), path.name)
     for path in sorted(records.glob("*.svg")):

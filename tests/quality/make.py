@@ -18,12 +18,11 @@ sys.path.insert(0, str(ROOT / "tests/demo"))
 import png  # noqa: E402 (the demo's)
 import tokens  # noqa: E402
 
-SPECS = ("keep_or_drop", "taylor0", "hybrid")
 HEADS = 4  # of the photograph's 24
-PICTURES = {  # id in the page: name of the file
-    "photograph": {"density-0": "density", "cost-0": "cost", "where": "where"},
-    "synthetic": {"spread-0.5": "spread-0.5", "spread-1.5": "spread-1.5"},
-}
+SPREADS, BETWEENS = "std=0.25,0.5,1,1.5,2", "0.5,1.5"
+TAILS = ("--all", "--set", "score=mean+log_covariance")  # every tail behind one router
+ROUTERS = ("--all", "--set", "rest=taylor_hybrid", "--set", "mass=second_order")  # every router before one tail
+PARTS = re.compile(r', "heads": \[.*\], "query_blocks": \[.*\], "query_recall": \[.*\]\}$', re.M)
 
 
 def options():
@@ -40,8 +39,8 @@ class Maker:
 
     def build(self, spec):
         pack = self.work / f"{spec}.pack"
-        command = [self.bin / "pisac", "build", ROOT / f"specs/{spec}.pisa", "--no-ptxas", "-o", pack]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        command = [self.bin / "pisac", "build", ROOT / f"tests/quality/{spec}.pisa", "--no-ptxas", "-o", pack]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         return pack
 
     def tokens(self):
@@ -50,26 +49,49 @@ class Maker:
             np.save(self.work / f"{name}.npy", tokens.to_bf16(x)[None])
         return [a for name in "qkv" for a in (f"--{name}", self.work / f"{name}.npy")]
 
-    def quality(self, name, packs, *args):
-        page = self.work / f"{name}.html"
-        command = [self.bin / "pisa", "quality", *packs, *args, "--json", "--html", page]
-        with (self.out / f"{name}.jsonl").open("w") as lines:
-            subprocess.run(command, check=True, stdout=lines)
-        text = page.read_text()
-        for mark, picture in PICTURES[name].items():
-            svg = re.search(rf'<svg id="{re.escape(mark)}".*?</svg>', text, re.S).group()
-            (self.out / f"{name}-{picture}.svg").write_text(svg + "\n")
+    def quality(self, *args, pictures=None):
+        """JSON lines of one run; |pictures| are cut out of its page: id in the page, name of the file."""
+        page = self.work / "page.html"
+        command = [self.bin / "pisa", "quality", *args, "--json", "--html", page]
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        for mark, name in (pictures or {}).items():
+            svg = re.search(rf'<svg id="{re.escape(mark)}".*?</svg>', page.read_text(), re.S).group()
+            (self.out / f"{name}.svg").write_text(svg + "\n")
+        return done.stdout
+
+    def write(self, name, *texts):
+        (self.out / f"{name}.jsonl").write_text("".join(texts))
+
+
+def photograph(maker, tails, thresholds):
+    files = (*maker.tokens(), "--name", "photograph", "--densities")
+    densities = (*files, "0.05,0.125,0.25,0.5")
+    maker.write("photograph", maker.quality(
+        tails, *TAILS, *densities, pictures={"density-0": "photograph-density", "cost-0": "photograph-cost"}))
+    maker.quality(tails, *TAILS, *files, "0.125", pictures={"where": "photograph-where"})
+    maker.quality(tails, thresholds, *ROUTERS, *densities,
+                  pictures={"density-0": "photograph-routers", "recall-0": "photograph-recall"})
+    maker.write("photograph-all", *(PARTS.sub("}", maker.quality(pack, "--all", *densities))
+                                    for pack in (tails, thresholds)))
+
+
+def synthetic(maker, tails, thresholds):
+    made = ("--synthetic", SPREADS, "--between", BETWEENS, "--densities", "0.125")
+    maker.quality(tails, *TAILS, *made, pictures={f"spread-{b}": f"synthetic-tails-{b}" for b in BETWEENS.split(",")})
+    maker.quality(tails, thresholds, *ROUTERS, *made,
+                  pictures={f"spread-{b}": f"synthetic-routers-{b}" for b in BETWEENS.split(",")})
+    maker.write("synthetic", *(PARTS.sub("}", text) for text in (
+        maker.quality(tails, "--all", *made),
+        maker.quality(thresholds, "--all", "--set", "threshold=1.0", *made))))
 
 
 def main():
     o = options()
     with tempfile.TemporaryDirectory() as work:
         maker = Maker(o.build, o.out, work)
-        packs = [maker.build(spec) for spec in SPECS]
-        densities = ("--densities", "0.05,0.1,0.125,0.15,0.25,0.35,0.5")
-        maker.quality("photograph", packs, *maker.tokens(), "--name", "photograph", *densities)
-        maker.quality("synthetic", packs, "--synthetic", "std=0.25,0.5,0.75,1,1.5,2", "--between", "0.5,1.5",
-                      "--densities", "0.05,0.125,0.25,0.5")
+        packs = [maker.build(spec) for spec in ("tails", "thresholds")]
+        photograph(maker, *packs)
+        synthetic(maker, *packs)
 
 
 main()

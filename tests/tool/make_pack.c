@@ -8,6 +8,10 @@
 #define GROUPED "heads=4 kv_heads=2 head_dim=64 type=bf16 mask=none"
 #define PLAIN "heads=4 kv_heads=4 head_dim=64 type=bf16 mask=none"
 
+#define THRESHOLD(tau)                                                                             \
+  "top_k score=mean term=none budget=threshold density=0/1 keep=0 threshold=" tau                  \
+  " variance=diagonal"
+
 static const struct {
   const char *name;
   struct sample_spec spec;
@@ -16,7 +20,24 @@ static const struct {
     {"drop", {.shape = GROUPED, .attend = "selected=exact rest=drop"}},
     {"dense", {.shape = GROUPED, .dense = true}},
     {"plain", {.shape = PLAIN}},
+    {"threshold",
+     {.shape = GROUPED, .route = THRESHOLD("1/1"), .attend = "selected=exact rest=drop"}},
 };
+
+/* The two variants as thresholds of 1 and 0.2. */
+static void rename_variants(struct sample *pack) {
+  static const char *const edits[][2] = {
+      {"variant 0 density=0.125", "variant 0 variance=diagonal threshold=1.0"},
+      {"variant 1 density=0.25\nroute top_k score=mean term=log_covariance budget=density "
+       "density=25/100 keep=0 threshold=0/1 variance=diagonal",
+       "variant 1 variance=diagonal threshold=0.2\nroute " THRESHOLD("2/10")}};
+  for (int i = 0; i < 2; i++) {
+    struct sample edited;
+    sample_edit(pack, edits[i][0], edits[i][1], &edited);
+    sample_free(pack);
+    *pack = edited;
+  }
+}
 
 static int write_pack(const struct sample *pack, const char *path) {
   FILE *file = fopen(path, "wb");
@@ -32,10 +53,12 @@ int main(int argc, char **argv) {
     if (strcmp(argv[1], methods[m].name) != 0)
       continue;
     sample_make(&methods[m].spec, &pack);
+    if (strcmp(argv[1], "threshold") == 0)
+      rename_variants(&pack);
     int failed = write_pack(&pack, argv[2]);
     sample_free(&pack);
     return failed;
   }
-  fprintf(stderr, "usage: make_pack hybrid|drop|dense|plain FILE\n");
+  fprintf(stderr, "usage: make_pack hybrid|drop|dense|plain|threshold FILE\n");
   return 2;
 }
