@@ -38,21 +38,34 @@ struct tile pass_tile(struct ir *k, const struct pass *p, struct slot slot, enum
   return tile_new(k, address, p->block, p->columns);
 }
 
-void pass_load(struct ir *k, const struct pass *p, struct slot slot, enum input input, val map,
-               struct place4 from) {
-  struct tile tile = pass_tile(k, p, slot, input);
-  val full = ring_full(k, &p->ring, slot);
+/* Rows [row, row + 64) of the tiles. */
+static void load_boxes(struct ir *k, const struct pass *p, struct slot slot, unsigned inputs,
+                       const val maps[MAX_INPUTS], const struct place4 from[MAX_INPUTS], val row) {
+  for (enum input i = INPUT_K; i < MAX_INPUTS; i++) {
+    if (has_input(inputs, i)) {
+      struct tile tile = pass_tile(k, p, slot, i);
+      struct place4 place = from[i];
+      tile.address = add(k, tile.address, mul_const(k, row, PANEL_ROW_BYTES));
+      place.row = add(k, place.row, row);
+      tma_load_rows(k, &tile, 0, maps[i], place, ring_full(k, &p->ring, slot));
+    }
+  }
+}
+
+void pass_load(struct ir *k, const struct pass *p, struct slot slot, unsigned inputs,
+               const val maps[MAX_INPUTS], const struct place4 from[MAX_INPUTS]) {
+  int n = 0;
+  for (enum input i = INPUT_K; i < MAX_INPUTS; i++) {
+    n += has_input(inputs, i);
+  }
+  ring_expect(k, &p->ring, slot, n * pass_input_bytes(p));
   if (p->block == BOX_ROWS) {
-    tma_load_rows(k, &tile, 0, map, from, full);
+    load_boxes(k, p, slot, inputs, maps, from, i32(k, 0));
     return;
   }
   /* unrolled, the boxes of two halves are too many for the producer's registers */
   FOR_STEP(k, row, i32(k, 0), i32(k, p->block), i32(k, BOX_ROWS)) {
-    struct tile rows = tile;
-    struct place4 place = from;
-    rows.address = add(k, tile.address, mul_const(k, row, PANEL_ROW_BYTES));
-    place.row = add(k, from.row, row);
-    tma_load_rows(k, &rows, 0, map, place, full);
+    load_boxes(k, p, slot, inputs, maps, from, row);
   }
 }
 

@@ -33,9 +33,9 @@ int pass_consumer_warps(const struct pass *p);
 val pass_consumer_warp(struct ir *k, const struct pass *p); /* index among them */
 int pass_input_bytes(const struct pass *p);                 /* of one tile */
 struct tile pass_tile(struct ir *k, const struct pass *p, struct slot slot, enum input input);
-/* One tile, whose first row is at |from|, and the bytes of which the caller has announced. */
-void pass_load(struct ir *k, const struct pass *p, struct slot slot, enum input input, val map,
-               struct place4 from);
+/* The tiles of |inputs|, each from its map, first row at its place. */
+void pass_load(struct ir *k, const struct pass *p, struct slot slot, unsigned inputs,
+               const val maps[MAX_INPUTS], const struct place4 from[MAX_INPUTS]);
 /* Readies ring, tensor maps (those not null) and the tile of ones, waits for the kernels before
    this one; then |produce| in one thread, |consume| in the computing warpgroups. */
 void pass_run(struct ir *k, const struct pass *p, const val maps[MAX_INPUTS],

@@ -34,12 +34,10 @@ struct residual { /* what both roles know */
 
 static void load_block(struct ir *k, const struct residual *a, const struct walk *w,
                        struct slot slot) {
-  const val map[INPUTS] = {ARG(k), ARG(v)};
-  struct place4 from = walk_place(k, &a->sequences, w);
-  ring_expect(k, &a->pass.ring, slot, INPUTS * pass_input_bytes(&a->pass));
-  for (enum input i = INPUT_K; i <= INPUT_V; i++) {
-    pass_load(k, &a->pass, slot, i, map[i], from);
-  }
+  const val maps[MAX_INPUTS] = {ARG(k), ARG(v)};
+  struct place4 place = walk_place(k, &a->sequences, w);
+  const struct place4 from[MAX_INPUTS] = {place, place};
+  pass_load(k, &a->pass, slot, BOTH, maps, from);
 }
 
 static void produce(struct ir *k, const void *kernel) {

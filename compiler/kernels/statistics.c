@@ -106,33 +106,19 @@ static struct block block_at(struct ir *k, const struct statistics *a, const str
 
 /* ---- producer ---- */
 
-static void load_inputs(struct ir *k, const struct statistics *a, struct slot slot,
-                        struct place4 from, struct place4 q_from, unsigned inputs) {
-  const val map[MAX_INPUTS] = {ARG(k), ARG(v), ARG(q)};
-  const unsigned read = read_of(a, inputs);
-  int n = 0;
-  for (enum input i = INPUT_K; i < MAX_INPUTS; i++) {
-    n += has_input(read, i);
-  }
-  ring_expect(k, &a->pass.ring, slot, n * pass_input_bytes(&a->pass));
-  for (enum input i = INPUT_K; i < MAX_INPUTS; i++) {
-    if (has_input(read, i)) {
-      pass_load(k, &a->pass, slot, i, map[i], i == INPUT_Q ? q_from : from);
-    }
-  }
-}
-
 static void load_block(struct ir *k, const struct statistics *a, struct slot slot,
                        const struct walk *walk, const struct query_walk *queries) {
+  const val maps[MAX_INPUTS] = {ARG(k), ARG(v), ARG(q)};
   struct block block = block_at(k, a, walk, queries);
-  struct place4 from = walk_place(k, &a->sequences, walk), q_from = from;
-  q_from.head = query_head(k, a, queries, from.head);
-  q_from.row = mul_const(k, block.q_j, a->plan->block);
+  struct place4 place = walk_place(k, &a->sequences, walk);
+  struct place4 from[MAX_INPUTS] = {place, place, place};
+  from[INPUT_Q].head = query_head(k, a, queries, place.head);
+  from[INPUT_Q].row = mul_const(k, block.q_j, a->plan->block);
   IF (k, block.has_keys) {
-    load_inputs(k, a, slot, from, q_from, ALL);
+    pass_load(k, &a->pass, slot, read_of(a, ALL), maps, from);
   }
   ELSE (k) {
-    load_inputs(k, a, slot, from, q_from, SET_Q);
+    pass_load(k, &a->pass, slot, SET_Q, maps, from);
   }
 }
 
