@@ -91,10 +91,12 @@ val bit_not(struct ir *k, val a);
 val shift_left(struct ir *k, val a, val b);
 val shift_right(struct ir *k, val a, val b); /* logical */
 val shift_right_signed(struct ir *k, val a, val b);
-val negate(struct ir *k, val a);              /* float */
-val fused(struct ir *k, val a, val b, val c); /* a * b + c, one rounding */
-val maximum(struct ir *k, val a, val b);      /* float; the other operand when one is nan */
-val exp2_approx(struct ir *k, val a);         /* ex2.approx.ftz: 2 ulp */
+val negate(struct ir *k, val a);                        /* float */
+val fused(struct ir *k, val a, val b, val c);           /* a * b + c, one rounding */
+val fused_saturated(struct ir *k, val a, val b, val c); /* the same, clamped to [0, 1]; nan: 0 */
+val fused_down(struct ir *k, val a, val b, val c);      /* the same, rounded towards -infinity */
+val maximum(struct ir *k, val a, val b); /* float; the other operand when one is nan */
+val exp2_approx(struct ir *k, val a);    /* ex2.approx.ftz: 2 ulp */
 val log2_approx(struct ir *k, val a);
 val sqrt_approx(struct ir *k, val a);
 val reciprocal_approx(struct ir *k, val a);

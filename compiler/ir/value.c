@@ -132,29 +132,41 @@ val maximum(struct ir *k, val a, val b) {
   return OP(k, "arith.maxnumf", type_of(a), CONTRACT, a, b);
 }
 
-static val intrinsic(struct ir *k, const char *name, type result, val a) {
+static val intrinsic(struct ir *k, const char *name, type result, int n, const val *operands) {
   char attributes[160];
   snprintf(attributes, sizeof attributes,
-           "intrin = \"%s\", operandSegmentSizes = array<i32: 1, 0>, "
+           "intrin = \"%s\", operandSegmentSizes = array<i32: %d, 0>, "
            "op_bundle_sizes = array<i32>",
-           name);
-  return OP(k, "llvm.call_intrinsic", result, attributes, a);
+           name, n);
+  return ir_op(k, "llvm.call_intrinsic", result, attributes, n, operands);
+}
+
+static val float_intrinsic(struct ir *k, const char *name, val a) {
+  return intrinsic(k, name, k->f32, 1, &a);
+}
+
+val fused_saturated(struct ir *k, val a, val b, val c) {
+  return intrinsic(k, "llvm.nvvm.fma.rn.sat.f", k->f32, 3, (const val[]){a, b, c});
+}
+
+val fused_down(struct ir *k, val a, val b, val c) {
+  return intrinsic(k, "llvm.nvvm.fma.rm.f", k->f32, 3, (const val[]){a, b, c});
 }
 
 val exp2_approx(struct ir *k, val a) {
-  return intrinsic(k, "llvm.nvvm.ex2.approx.ftz", k->f32, a);
+  return float_intrinsic(k, "llvm.nvvm.ex2.approx.ftz", a);
 }
 
 val log2_approx(struct ir *k, val a) {
-  return intrinsic(k, "llvm.nvvm.lg2.approx.ftz.f", k->f32, a);
+  return float_intrinsic(k, "llvm.nvvm.lg2.approx.ftz.f", a);
 }
 
 val sqrt_approx(struct ir *k, val a) {
-  return intrinsic(k, "llvm.nvvm.sqrt.approx.ftz.f", k->f32, a);
+  return float_intrinsic(k, "llvm.nvvm.sqrt.approx.ftz.f", a);
 }
 
 val reciprocal_approx(struct ir *k, val a) {
-  return intrinsic(k, "llvm.nvvm.rcp.approx.ftz.f", k->f32, a);
+  return float_intrinsic(k, "llvm.nvvm.rcp.approx.ftz.f", a);
 }
 
 /* Predicate numbers of arith.cmpi and arith.cmpf. */

@@ -154,16 +154,16 @@ struct rowval attend_offset(struct ir *k, const struct rowval *m, bool may_be_em
 
 /* First tile of an item: m = max s, l = sum p, p in p_next. */
 static void softmax_first(struct ir *k, const struct attend *a, struct rows *x) {
-  struct rowval m = frag_row_max(k, &x->s);
-  struct rowval sums = frag_exp2(k, &x->s, ARG(scale_log2), attend_offset(k, &m, a->plan->edge));
+  struct rowval m = frag_row_max(k, &x->s), offset = attend_offset(k, &m, a->plan->edge);
+  struct rowval sums = frag_exp2(k, &x->s, ARG(scale_log2), offset, a->plan->fma_exp2);
   rowvec_set(k, &x->m, m);
   rowvec_set(k, &x->l, sums);
   frag_to_a(k, &x->p_next, &x->s);
 }
 
 /* Any other tile; returns f, the factor of everything summed before. */
-static struct rowval softmax_step(struct ir *k, struct rows *x, val counts_as_tail,
-                                  bool may_be_empty) {
+static struct rowval softmax_step(struct ir *k, const struct attend *a, struct rows *x,
+                                  val counts_as_tail, bool may_be_empty) {
   val c = ARG(scale_log2);
   struct rowval before = rowvec_get(k, &x->m), l = rowvec_get(k, &x->l), g = rowvec_get(k, &x->g);
   struct rowval m = frag_row_max(k, &x->s), f;
@@ -174,7 +174,7 @@ static struct rowval softmax_step(struct ir *k, struct rows *x, val counts_as_ta
   for (int r = 0; r < FRAG_ROWS; r++) {
     f.r[r] = exp2_approx(k, fused(k, before.r[r], c, offset.r[r]));
   }
-  struct rowval sums = frag_exp2(k, &x->s, c, offset);
+  struct rowval sums = frag_exp2(k, &x->s, c, offset, a->plan->fma_exp2);
   for (int r = 0; r < FRAG_ROWS; r++) {
     l.r[r] = fused(k, l.r[r], f.r[r], sums.r[r]);
     if (!is_null(counts_as_tail)) {
@@ -230,7 +230,7 @@ static void tile_step(struct ir *k, const struct attend *a, struct rows *x, enum
     if (masked) {
       attend_apply_mask(k, a, &x->s, &mask);
     }
-    f = softmax_step(k, x, mask.is_mean, a->plan->edge && masked);
+    f = softmax_step(k, a, x, mask.is_mean, a->plan->edge && masked);
   }
 
   const struct frag_a *kept[] = {&x->p};

@@ -24,6 +24,7 @@ enum {
   ATTEND_SPILLS_SQUARED = 96,
   ATTEND_SPILLS_SQUARED_STREAMS = 256,
   ATTEND_SPILLS_EDGE = 64, /* more, of the producers: sizes differ from item to item */
+  FMA_EXP2 = 2, /* of 8, where a tile's exponentials take as long as its products: head_dim 64 */
   MAX_REJECTIONS = 32
 };
 
@@ -303,6 +304,7 @@ static struct plan_attend attend_of(const struct plan *plan, const char *entry, 
       .first_order = is_hybrid(spec),
       .second_order = is_second_order(spec),
       .pairs = pairs,
+      .fma_exp2 = spec->shape.head_dim == 64 ? FMA_EXP2 : 0,
   };
   p.kernel.spill_budget = attend_spills(&p);
   return p;

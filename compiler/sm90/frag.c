@@ -139,12 +139,50 @@ struct rowval frag_row_max(struct ir *k, const struct frag *f) {
       {quad_max(k, combine(k, chain[0], maximum)), quad_max(k, combine(k, chain[1], maximum))}};
 }
 
-struct rowval frag_exp2(struct ir *k, const struct frag *f, val c, struct rowval offset) {
-  assert(f->columns >= 16);
+/* 2^x from y = (x + 127) / 127 in [0, 1], to which the multiplication before has clamped it: with n
+   = floor x and f = x - n, 2^f is a polynomial and n is added to its exponent bits. The constant
+   1.5 * 2^23 leaves n in the low bits of a sum; 1 + f (...) is exact at f = 0, so that x = 0 gives
+   1 and x = -127 gives 0. Minimax of the relative error: 8.6e-5. */
+static val exp2_polynomial(struct ir *k, val y) {
+  const double magic = 12582912 - 127;
+  val range = f32(k, 127), n = fused_down(k, y, range, f32(k, magic));
+  val fraction = fused(k, y, range, sub(k, f32(k, magic), n));
+  val p = fused(k, fraction, f32(k, 0.0770670473575592), f32(k, 0.22764499485492706));
+  p = fused(k, fraction, p, f32(k, 0.6951167583465576));
+  p = fused(k, fraction, p, f32(k, 1));
+  return float_of(k, add(k, shift_left(k, bits_of(k, n), i32(k, 23)), bits_of(k, p)));
+}
+
+/* Whether register i is one of |polynomials| of its 8: rows and chains in turn. */
+enum { MAX_POLYNOMIALS = 4 };
+static bool is_polynomial(int i, int polynomials) {
+  static const int order[MAX_POLYNOMIALS] = {0, 6, 3, 5};
+  for (int n = 0; n < polynomials; n++) {
+    if (i % 8 == order[n]) {
+      return true;
+    }
+  }
+  return false;
+}
+
+struct rowval frag_exp2(struct ir *k, const struct frag *f, val c, struct rowval offset,
+                        int polynomials) {
+  assert(f->columns >= 16 && 0 <= polynomials && polynomials <= MAX_POLYNOMIALS);
   val chain[FRAG_ROWS][CHAINS] = {0};
+  val part = f32(k, 1.0 / 127), c_part = {0};
+  struct rowval offset_part = {0};
+  if (polynomials > 0) {
+    c_part = mul(k, c, part);
+    for (int r = 0; r < FRAG_ROWS; r++) {
+      offset_part.r[r] = fused(k, offset.r[r], part, f32(k, 1));
+    }
+  }
   for (int i = 0; i < registers(f); i++) {
     int r = frag_row_of(i);
-    val x = exp2_approx(k, fused(k, get(k, f->r[i]), c, offset.r[r]));
+    val s = get(k, f->r[i]);
+    val x = is_polynomial(i, polynomials)
+                ? exp2_polynomial(k, fused_saturated(k, s, c_part, offset_part.r[r]))
+                : exp2_approx(k, fused(k, s, c, offset.r[r]));
     set(k, f->r[i], x);
     feed(k, chain[r], i, x, add);
   }

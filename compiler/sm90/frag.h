@@ -72,8 +72,12 @@ val frag_lane_row(struct ir *k,
 void frag_scale_rows(struct ir *k, const struct frag *f, struct rowval x); /* f[row, :] *= x[row] */
 struct rowval frag_row_max(struct ir *k,
                            const struct frag *f); /* over the whole row (quad-reduced) */
-/* f = 2^(c f + offset[row]); returns this thread's part of the row sums (not quad-reduced). */
-struct rowval frag_exp2(struct ir *k, const struct frag *f, val c, struct rowval offset);
+/* f = 2^(c f + offset[row]), exponents at most 0 up to rounding; returns this thread's part of the
+   row sums (not quad-reduced). The exp2 unit takes a quarter of the values that the FMA units can
+   in the same time: so many |polynomials| of every 8 registers, 0 to 4, are theirs, to 9e-5
+   relative (p is rounded to 2^-9 or 2^-11 anyway). Below 2^-126 these are smaller or 0. */
+struct rowval frag_exp2(struct ir *k, const struct frag *f, val c, struct rowval offset,
+                        int polynomials);
 /* f = to half pairs, as the A operand. */
 void frag_to_a(struct ir *k, const struct frag_a *a, const struct frag *f);
 

@@ -152,11 +152,17 @@ class Instructions(Units):
         return lambda w: w.set(d, (a(w) * b(w) + c(w)).view(store))
 
     def op_fma(self, op, o):
-        a, b, c, d = (self.get(x, F32) for x in (o[1], o[2], o[3], o[1]))
+        a, b, c = (self.get(x, F32) for x in o[1:])
+        down, saturated = ".rm." in op, ".sat." in op
 
         def run(w):
-            r = a(w).astype(np.float64) * b(w) + c(w)
-            w.set(o[0], r.astype(F32).view(U32))
+            exact = a(w).astype(np.float64) * b(w) + c(w)
+            r = exact.astype(F32)
+            if down:
+                r = np.where(r > exact, np.nextafter(r, F32(-np.inf)), r)
+            if saturated:
+                r = np.where(np.isnan(r), F32(0), np.clip(r, F32(0), F32(1)))
+            w.set(o[0], r.view(U32))
         return run
 
     def op_div(self, op, o):
