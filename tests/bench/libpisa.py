@@ -64,6 +64,9 @@ class Attention(Structure):
         ("density", c_double),
         ("keep", c_int64),
         ("scale", c_float),
+        ("k_lengths", c_void_p),
+        ("lists", c_void_p),
+        ("n_listed", c_int64),
     ]
 
 
@@ -123,7 +126,7 @@ def fields(manifest, key, variant):
         if words[0] == "variant":
             current = int(words[1])
         if words[0] == key and current == variant:
-            found = dict(word.split("=") for word in words[1:])
+            found = dict(word.split("=") for word in words[1:] if "=" in word)
     if found is None:
         raise ValueError(f"the manifest has no {key} line")
     return found
@@ -151,11 +154,14 @@ class Kernel:
         self.dtype = (torch.bfloat16, torch.float16)[self.info.type]
         blocks = fields(manifest, "blocks", self.variant)
         self.query, self.key = int(blocks["query"]), int(blocks["key"])
+        self.threshold = fields(manifest, "route", self.variant).get("budget") == "threshold"
+        below = [line for line in manifest.splitlines() if line.startswith("below ")]
+        self.dense_below = int(below[0].split()[1].split("=")[1]) if below else 0
         self.ptx_sha256 = ptx_digests(manifest, self.variant)
 
-    @property
-    def dense(self):
-        return "all" in self.attend
+    def dense(self, n_k):
+        """Whether a call with |n_k| keys reads every block."""
+        return "all" in self.attend or n_k < self.dense_below
 
     def bind(self, q, k, v, density=0.0, want_lse=False, want_blocks=False):
         """A prepared launch on the current stream; see `Launch`."""
@@ -180,7 +186,7 @@ class Launch:
             k=view(k),
             v=view(v),
             o=view(self.o),
-            density=0.0 if kernel.dense else density,
+            density=0.0 if "all" in kernel.attend or kernel.threshold else density,
         )
         kept, size = c_int64(), c_size_t()
         kernel.call(
@@ -189,7 +195,7 @@ class Launch:
         self.kept = kept.value
         self.lse = torch.full((b, h, n_q), float("nan"), device="cuda") if want_lse else None
         self.blocks = None
-        if want_blocks and not kernel.dense:
+        if want_blocks and not kernel.dense(k.shape[2]):
             shape = (b, h, -(-n_q // kernel.query), self.kept)
             self.blocks = torch.full(shape, -1, device="cuda", dtype=torch.int32)
         self.request.lse = self.lse.data_ptr() if want_lse else None

@@ -44,9 +44,21 @@ def mean_logits(q, k, k_mean, lengths, columns, scale, second_order, dtype):
     return logits
 
 
+def first_order_tail(logits, columns, lengths, second_order):
+    """Blocks to first order about their mean logit (taylor 1): logits [..., NT] of their mass, and what
+    a token weighs of it [..., Nk]."""
+    count = int(columns[-1]) + 1
+    sums = torch.zeros(*logits.shape[:3], count, device=logits.device, dtype=torch.double)
+    mean = sums.index_add(3, columns, logits) / lengths
+    slope = logits - mean[..., columns]
+    mass = mean + sums.index_add(3, columns, slope * slope) / lengths / 2 if second_order else mean
+    return mass + lengths.log(), (1 + slope) / lengths[columns]
+
+
 def piecewise(q, k, v, ids, attend, blocks, scale):
     """(o, lse) in double. |ids|: lists read exactly; |attend|: the manifest's words, rest=drop,
-    taylor_0 or taylor_hybrid and mass; |blocks|: rows of a query block, tokens of a key block."""
+    taylor_0, taylor_1 or taylor_hybrid and mass; |blocks|: rows of a query block, tokens of a key
+    block."""
     dtype = q.dtype
     gain = 64 if dtype == torch.float16 else 1  # what a stored h_sum carries (docs/ABI.md)
     q, k, v = q.double(), shared(k, q).double(), shared(v, q).double()
@@ -60,17 +72,22 @@ def piecewise(q, k, v, ids, attend, blocks, scale):
     rows = torch.arange(n_q, device=q.device) // query
     columns = torch.arange(n_k, device=q.device) // key
     selected = selection(ids, n_blocks)[:, :, rows]
-    exact = (scale * q @ k.mT).masked_fill(~selected[..., columns], -math.inf)
+    logits = scale * q @ k.mT
+    exact = logits.masked_fill(~selected[..., columns], -math.inf)
     second_order = attend.get("mass") == "second_order"
-    means = mean_logits(q, k, k_mean, lengths, columns, scale, second_order, dtype)
-    means = (
-        torch.full_like(means, -math.inf)
-        if rest == "drop"
-        else means.masked_fill(selected, -math.inf)
-    )
-    lse = torch.cat([exact, means], dim=3).logsumexp(3)
-    tail = (means - lse[..., None]).exp()
-    o = (exact - lse[..., None]).exp() @ v + tail @ stored(v_mean, dtype)
+    if rest == "taylor_1":
+        masses, weights = first_order_tail(logits, columns, lengths, second_order)
+    else:
+        masses = mean_logits(q, k, k_mean, lengths, columns, scale, second_order, dtype)
+    masses = masses.masked_fill(selected, -math.inf)
+    if rest == "drop":
+        masses = torch.full_like(masses, -math.inf)
+    lse = torch.cat([exact, masses], dim=3).logsumexp(3)
+    tail = (masses - lse[..., None]).exp()
+    o = (exact - lse[..., None]).exp() @ v
+    if rest == "taylor_1":
+        return o + (tail[..., columns] * weights) @ v, lse
+    o = o + tail @ stored(v_mean, dtype)
     if rest == "taylor_hybrid":
         h_sum = (k - k_mean[:, :, columns]).mT @ v
         h_sum = stored(h_sum * scale / n_k * gain, dtype) / gain

@@ -6,8 +6,9 @@
 # Needs a C compiler, cmake, python3 (with torch for bench) and compute-sanitizer for sanitize; no
 # LLVM. Records go to $OUT (default ./out): verify.jsonl, validation.json, bench.jsonl,
 # kernels.jsonl, sanitize.log, build.log; tests/gpu/record.py merges them into docs/results.
+# A SPEC is a pack of generated/, for sanitize also NAME:WORD=VALUE, a variant of it.
 # PISA_COMMIT names the measured commit where there is no git; $BESIDE holds further options of
-# tests/bench/beside.py, for instance "--variants sd35_medium --tokens 4429".
+# tests/bench/beside.py, for instance "--variants sd35_medium --tokens 4429" in place of its scenes.
 # Exit 0: all passed, 2: the world failed, 3: a check failed.
 set -u
 cd "$(dirname "$0")/../.." || exit 2
@@ -38,7 +39,7 @@ packs() {
   if [ -z "$chosen" ]; then
     ls generated/*.pack
   else
-    for spec in $chosen; do echo "generated/$spec.pack"; done
+    for spec in $chosen; do echo "generated/${spec%%:*}.pack"; done
   fi
 }
 
@@ -76,6 +77,13 @@ build_runtime() {
   result=2
 }
 
+# Options for one pack: the longest sequences are for a few of them, the oracle needs its time.
+verify_options() {
+  case $1 in
+  */wan21_14b.pack | */hunyuan_video.pack | */hybrid64.pack | */dense.pack) echo --longest ;;
+  esac
+}
+
 # Only rows that need a reader are shown: failures, the case that hung, the summary of each code.
 verify_packs() {
   : >"$out/verify.jsonl"
@@ -85,7 +93,8 @@ verify_packs() {
       worse 2
       continue
     fi
-    timeout "$(left)" $pisa verify "$pack" --both --json 2>"$out/table" >>"$out/verify.jsonl"
+    timeout "$(left)" $pisa verify "$pack" --both --json $(verify_options "$pack") \
+      2>"$out/table" >>"$out/verify.jsonl"
     worse $?
     grep -v -e ' ok$' -e '^spec ' -e '^$' "$out/table"
   done
@@ -94,40 +103,54 @@ verify_packs() {
     -o "$out/validation.json" || worse 2
 }
 
-bench_packs() {
-  rm -f "$out/bench.jsonl" "$out/kernels.jsonl"
-  for pack in $(packs hybrid); do
-    { timeout 60 $pisa bench "$pack" --density 0.125 --json >>"$out/kernels.jsonl"; } 2>&1
-    worse $?
-  done
-  PYTHONUNBUFFERED=1 timeout "$(left)" python3 tests/bench/beside.py \
-    --library $tree/lib/libpisa.so --packs generated --commit "$(commit)" --out "$out/bench.jsonl" \
-    ${BESIDE:-}
+# time_kernels SPEC TOKENS: the kernels of one pack, each by itself.
+time_kernels() {
+  [ -e "generated/$1.pack" ] || return 0
+  { timeout 60 $pisa bench "generated/$1.pack" --tokens "$2" --density 0.125 --json \
+    >>"$out/kernels.jsonl"; } 2>&1
   worse $?
 }
 
-# sanitize_one TOOL PACK: one tool over the small cases. For initcheck the workspace stays unfilled.
+bench_packs() {
+  rm -f "$out/bench.jsonl" "$out/kernels.jsonl"
+  for spec in ${specs:-hybrid}; do time_kernels "$spec" 4096,4608,16384; done
+  if [ -z "$specs" ]; then
+    for spec in hybrid64 hybrid_residual; do time_kernels $spec 4608; done
+    time_kernels sd35_medium 4429
+  fi
+  python3 tests/bench/photograph.py $tree/photograph || worse 2
+  PYTHONUNBUFFERED=1 timeout "$(left)" python3 tests/bench/beside.py \
+    --library $tree/lib/libpisa.so --packs generated --photograph $tree/photograph \
+    --commit "$(commit)" --out "$out/bench.jsonl" ${BESIDE:-}
+  worse $?
+}
+
+# sanitize_one TOOL SPEC: one tool over the small cases. For initcheck the workspace stays unfilled.
 sanitize_one() {
-  set -- "$1" "$2" --quick
-  [ "$1" = initcheck ] && set -- "$@" --no-poison
-  tool=$1 pack=$2
-  shift 2
-  echo "==== $tool $pack" >>"$out/sanitize.log"
+  tool=$1 spec=$2
+  set -- "generated/${spec%%:*}.pack" --quick
+  [ "$tool" = initcheck ] && set -- "$@" --no-poison
+  [ "$spec" != "${spec#*:}" ] && set -- "$@" --set "${spec#*:}"
+  echo "==== $tool $spec" >>"$out/sanitize.log"
   timeout "$(left)" compute-sanitizer --tool "$tool" --error-exitcode 3 --print-limit 20 \
-    $pisa verify "$pack" "$@" >"$out/part.log" 2>&1
+    $pisa verify "$@" >"$out/part.log" 2>&1
   worse $?
   cat "$out/part.log" >>"$out/sanitize.log"
-  printf '%-10s %-26s %s\n' "$tool" "$pack" "$(grep SUMMARY "$out/part.log" | sed 's/=* *//')"
+  printf '%-10s %-26s %s\n' "$tool" "$spec" "$(grep SUMMARY "$out/part.log" | sed 's/=* *//')"
 }
+
+# Every kernel, and every part of one that only some packs have.
+sanitized="hybrid hybrid64 hybrid_second taylor1 hybrid_residual sol_attn keep_or_drop sd35_medium dense
+flux1_dev:half_tile=on"
 
 sanitize_packs() {
   : >"$out/sanitize.log"
   for tool in memcheck racecheck synccheck initcheck; do
-    for pack in $(packs "hybrid hybrid_second keep_or_drop taylor0 sd35_medium dense"); do
+    for spec in ${specs:-$sanitized}; do
       if [ "$(left)" -ge 5 ]; then
-        sanitize_one $tool "$pack"
+        sanitize_one $tool "$spec"
       else
-        echo "no time left for $tool on $pack"
+        echo "no time left for $tool on $spec"
         worse 2
       fi
     done

@@ -32,7 +32,7 @@ BENCH_KEYS = {
     "ptx_sha256": list,
 }
 SHAPE_KEYS = {"B", "H", "Hk", "Nq", "Nk", "D", "type", "density"}
-RECORDS = {"piecewise": "h200/piecewise.jsonl"}
+RECORDS = {"piecewise": "h200/piecewise.jsonl", "photograph": "h200/piecewise.jsonl"}
 
 
 def stop(message):
