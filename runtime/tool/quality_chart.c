@@ -57,12 +57,15 @@ static void add_tick(struct axis *a, double value) {
     a->ticks[a->n_ticks++] = value;
 }
 
-/* 1, 2, 5 of every decade; their first alone when that is too much. */
+/* 1, 2, 5 of every decade; their first alone when that is too much, all nine when it is too little.
+ */
 static void log_ticks(struct axis *a) {
-  bool wide = a->high - a->low > 2.5;
+  static const bool some[9] = {true, true, false, false, true};
+  bool wide = a->high - a->low > 2.5, narrow = a->high - a->low < 0.7;
   for (int decade = (int)floor(a->low); decade <= (int)ceil(a->high); decade++)
-    for (int step = 0; step < (wide ? 1 : 3); step++)
-      add_tick(a, pow(10, decade) * (step == 0 ? 1 : step == 1 ? 2 : 5));
+    for (int step = 1; step < 10; step++)
+      if (step == 1 || narrow || (some[step - 1] && !wide))
+        add_tick(a, step * pow(10, decade));
 }
 
 static void linear_ticks(struct axis *a) {

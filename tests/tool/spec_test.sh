@@ -6,8 +6,9 @@ set -eu
 pisa=$1 pisac=$2 array=$3/array_tool specs=$4
 
 $array make q.npy bfloat16 1 1 2 300 128
-$array make k.npy bfloat16 2 1 2 700 128
-$array make v.npy float32 3 1 2 700 128
+# flux1_dev attends densely below 1536 keys
+$array make k.npy bfloat16 2 1 2 1600 128
+$array make v.npy float32 3 1 2 1600 128
 cpu="--q q.npy --k k.npy --v v.npy --device cpu"
 
 # key blocks of 128, key variances, a forced diagonal
