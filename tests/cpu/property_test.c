@@ -79,11 +79,11 @@ static void exact_means(const struct sample *sample, double deviation) {
 }
 
 /* Order 0 is exact where the keys of a block are equal; so is the hybrid, whose h_sum is 0 then,
-   and a mass to second order, whose variances are. */
+   order 1, whose scores are their mean, and a mass to second order, whose variances are 0. */
 static void equal_keys(enum executor executor) {
-  for (int i = 0; i < 4; i++) {
+  for (int i = 0; i < 6; i++) {
     struct shape shape = shape_of(512, 2);
-    shape.tail = i / 2 ? HYBRID : TAYLOR_0;
+    shape.tail = (enum tail)(TAYLOR_0 + i / 2);
     shape.second_order = i % 2;
     struct sample sample = sample_new(shape, 1);
     exact_means(&sample, 0);
