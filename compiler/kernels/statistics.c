@@ -29,7 +29,7 @@ static const struct ir_arg statistics_args[] = {
 };
 #define ARG(name) (k->arg[PISA_STATISTICS_##name])
 
-enum { HALF = 2, F32 = 4, ALL = SET_Q | SET_K | SET_V };
+enum { HALF = 2, F32 = 4 };
 
 struct statistics { /* what both roles know */
   const struct plan_statistics *plan;
@@ -43,9 +43,9 @@ static bool wants_squares(const struct statistics *a) {
   return a->plan->wants_variance || a->plan->wants_trace;
 }
 
-/* Of |inputs|, those that are read; those whose columns are summed. */
-static unsigned read_of(const struct statistics *a, unsigned inputs) {
-  return a->plan->wants_v || a->plan->wants_h ? inputs : inputs & (SET_Q | SET_K);
+/* The inputs that are read and whose columns are summed, of a block with keys. */
+static unsigned inputs_of(const struct statistics *a) {
+  return a->plan->wants_v || a->plan->wants_h ? SET_Q | SET_K | SET_V : SET_Q | SET_K;
 }
 
 /* ---- the walk ---- */
@@ -115,7 +115,7 @@ static void load_block(struct ir *k, const struct statistics *a, struct slot slo
   from[INPUT_Q].head = query_head(k, a, queries, place.head);
   from[INPUT_Q].row = mul_const(k, block.q_j, a->plan->block);
   IF (k, block.has_keys) {
-    pass_load(k, &a->pass, slot, read_of(a, ALL), maps, from);
+    pass_load(k, &a->pass, slot, inputs_of(a), maps, from);
   }
   ELSE (k) {
     pass_load(k, &a->pass, slot, SET_Q, maps, from);
@@ -239,10 +239,6 @@ static struct rowval squares_of(struct ir *k, const struct statistics *a, const 
   return tile_column_squares(k, &keys, x->group, &a->pass.lanes);
 }
 
-static unsigned summed_of(const struct statistics *a) {
-  return read_of(a, ALL);
-}
-
 /* While K^T V is in flight the sums are dealt with. */
 static void consume_all(struct ir *k, const struct statistics *a, const struct sums *s,
                         struct slot slot, struct block block) {
@@ -254,8 +250,8 @@ static void consume_all(struct ir *k, const struct statistics *a, const struct s
   if (wants_squares(a)) {
     squares = squares_of(k, a, x, slot);
   }
-  h_block_multiply(k, &a->pass, x, slot, summed_of(a), plan->wants_h);
-  h_block_wait_sums(k, x, summed_of(a), plan->wants_h);
+  h_block_multiply(k, &a->pass, x, slot, inputs_of(a), plan->wants_h);
+  h_block_wait_sums(k, x, inputs_of(a), plan->wants_h);
   if (plan->wants_h) {
     h_block_put_row(k, &a->pass, x, slot);
   } else {
@@ -351,8 +347,7 @@ void kernel_statistics(struct ir *k, const struct plan_statistics *plan) {
   kernel_begin(k, PISA_STATISTICS_N_ARGS, statistics_args);
   struct statistics a = statistics_open(k, plan);
   val none = {0};
-  const val maps[MAX_INPUTS] = {ARG(k), has_input(read_of(&a, ALL), INPUT_V) ? ARG(v) : none,
-                                ARG(q)};
+  const val maps[MAX_INPUTS] = {ARG(k), has_input(inputs_of(&a), INPUT_V) ? ARG(v) : none, ARG(q)};
   pass_run(k, &a.pass, maps, produce, consume, &a);
   kernel_end(k, plan->kernel.entry, plan->kernel.threads, 1);
 }
