@@ -80,11 +80,12 @@ struct verify_case {
   int64_t batch, kv_heads, n_q, n_k; /* kv_heads 0: the spec's; in groups at most 2 */
   double density;                    /* with keep 0 as well: the spec's budget */
   int64_t keep;
-  float scale;    /* 0: 1/sqrt(D) */
-  bool permute;   /* a second run with tokens permuted inside their blocks must give the same o */
-  bool always;    /* with verify_always in place of the spec's always-set */
-  bool windowed;  /* with |window| in place of the spec's; makes no sense where that has none */
-  int64_t window; /* forced blocks beside the diagonal ones, -1: not even those */
+  float scale;     /* 0: 1/sqrt(D) */
+  bool permute;    /* a second run with tokens permuted inside their blocks must give the same o */
+  bool always;     /* with verify_always in place of the spec's always-set */
+  bool everything; /* with all tokens as the always-set: more blocks than any budget */
+  bool windowed;   /* with |window| in place of the spec's; makes no sense where that has none */
+  int64_t window;  /* forced blocks beside the diagonal ones, -1: not even those */
   const int32_t *lengths;  /* [batch] keys of each sequence, NULL: n_k; what lies behind is huge */
   enum verify_given given; /* makes no sense where everything is exact */
   int64_t n_listed;        /* entries of a given list; 0: NT */

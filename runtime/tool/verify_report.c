@@ -151,12 +151,25 @@ void verify_report_case(const struct verify_report *report, const struct verify_
     json_case(report, test, call, r, code);
 }
 
+/* The kernels that ran, each with |quote| on both sides. */
+static void list_kernels(FILE *out, unsigned reached, const char *quote) {
+  const char *between = "";
+  for (int id = 0; id < PISA_N_KERNELS; id++)
+    if (reached >> id & 1) {
+      fprintf(out, "%s%s%s%s", between, quote, pisa_kernel_names[id], quote);
+      between = ", ";
+    }
+}
+
 void verify_report_end(const struct verify_report *report, const struct verify_code *code) {
   fprintf(report->table,
           "%s %s: %d of %d cases passed%s; o %.2e, worst query block %.2e, lse %.1e\n", code->spec,
           code->kind, code->cases - code->failed, code->cases,
           code->complete ? "" : " (not the complete list)", code->o_rel, code->block_rel,
           code->lse_abs);
+  fprintf(report->table, "%s %s: launched ", code->spec, code->kind);
+  list_kernels(report->table, code->reached, "");
+  fputc('\n', report->table);
   if (!report->json)
     return;
   fprintf(report->json, "{\"verify\": \"code\", ");
@@ -164,7 +177,10 @@ void verify_report_end(const struct verify_report *report, const struct verify_c
   json_number(report->json, "max_rel_l2", code->o_rel);
   json_number(report->json, "max_block_rel_l2", code->block_rel);
   json_number(report->json, "max_lse_abs", code->lse_abs);
-  fprintf(report->json, "\"seed\": %" PRIu64 ", \"cases\": %d, \"complete\": %s, \"passed\": %s}\n",
+  fprintf(report->json, "\"kernels\": [");
+  list_kernels(report->json, code->reached, "\"");
+  fprintf(report->json,
+          "], \"seed\": %" PRIu64 ", \"cases\": %d, \"complete\": %s, \"passed\": %s}\n",
           report->seed, code->cases, code->complete ? "true" : "false",
           code->cases && !code->failed ? "true" : "false");
   fflush(report->json);

@@ -80,6 +80,11 @@ right) # right SPEC CASE ...: what is right to rounding passes, in the small and
     grep -q ' ok$' "$work/out" || fail "$name: no case ran"
   done
   ;;
+launched) # launched SPEC KERNELS: the small cases launch these, which sanitizers then see
+  file=$(pack "$1")
+  expect 0 env PISA_LIBCUDA="$model" "$pisa" verify "$file" --seed 1 --quick --heads "$(heads "$1")"
+  grep -q "launched $2\$" "$work/out" || fail "not $2: $(tail -n 1 "$work/out")"
+  ;;
 fault) # fault NAME SPEC CASE WORD: what is wrong is found, in the case that is there for it
   file=$(pack "$2")
   fault=$1 name=$3 word=$4
