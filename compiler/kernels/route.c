@@ -54,15 +54,19 @@ static val per_group(struct ir *k, const struct route *a, val x) {
   return a->plan->group == 1 ? x : udiv(k, x, i32(k, a->plan->group));
 }
 
+/* |x|, known to be the same for the whole warp: what is made of it takes no registers of lanes. */
+static val of_warp(struct ir *k, val x) {
+  return warp_read(k, x, i32(k, 0));
+}
+
 static void route_rows(struct ir *k, struct route *a) {
-  a->head = udiv(k, cta_index(k), ARG(row_tiles));
   a->kv_head = per_group(k, a, a->head);
   val tile = sub(k, cta_index(k), mul(k, a->head, ARG(row_tiles)));
   a->first = mul_const(k, tile, MMA_ROWS);
   a->q_blocks = blocks_of(k, ARG(n_q), a->plan->key);
   a->q_tiles = blocks_of(k, ARG(n_q), a->plan->query);
   a->k_stride = blocks_of(k, ARG(n_k), a->plan->key);
-  a->keys = warp_read(k, keys_of(k, a->head), i32(k, 0));
+  a->keys = of_warp(k, keys_of(k, a->head));
   a->k_blocks = blocks_of(k, a->keys, a->plan->key);
   a->spans = blocks_of(k, a->k_blocks, SPAN);
   a->row_bytes = mul_const(k, add_const(k, mul_const(k, a->spans, SPAN), ROW_PADDING), WORD);
@@ -149,13 +153,13 @@ void kernel_route(struct ir *k, const struct plan_route *plan) {
   kernel_begin(k, PISA_ROUTE_N_ARGS, route_args);
   struct route a = {.plan = plan, .lanes = lanes_new(k)};
   launch_handover(k);
+  a.head = udiv(k, cta_index(k), ARG(row_tiles));
   if (plan->reduces_h) {
-    val h_cta = sub(k, cta_index(k), mul(k, ARG(total_heads), ARG(row_tiles)));
-    IF (k, is_lt(k, h_cta, i32(k, 0))) {
+    IF (k, is_lt(k, a.head, ARG(total_heads))) {
       route_rows(k, &a);
     }
     ELSE (k) {
-      reduce_h(k, &a, h_cta);
+      reduce_h(k, &a, sub(k, cta_index(k), mul(k, ARG(total_heads), ARG(row_tiles))));
     }
   } else {
     route_rows(k, &a);

@@ -36,68 +36,82 @@ struct writing {
   struct var ties, listed; /* still to be taken; so far */
 };
 
-/* Bits of the lanes whose block is listed, or absent. */
-static val listed_word(struct ir *k, const struct writing *w, val key, val absent) {
-  return warp_ballot(k, either(k, is_uge(k, key, w->choice->threshold), absent));
-}
-
-/* Of the keys that equal the threshold those behind the first |ties| are not. */
-static val without_late_ties(struct ir *k, const struct route *a, const struct writing *w, val key,
-                             val word) {
-  struct var left = var_init(k, word);
+/* Bits of the lanes whose block is listed. Of the keys that equal the threshold those behind the
+   first |ties| may not be. */
+static val listed_word(struct ir *k, const struct route *a, const struct writing *w, val key) {
+  struct var word = var_init(k, warp_ballot(k, is_uge(k, key, w->choice->threshold)));
   IF (k, is_ne(k, w->choice->cut, i32(k, 0))) {
     val equal = is_eq(k, key, w->choice->threshold), equals = warp_ballot(k, equal);
     val late = is_ge(k, count_below(k, &a->lanes, equals), get(k, w->ties));
     val lates = warp_ballot(k, both(k, equal, late));
-    set(k, left, bit_and(k, word, bit_not(k, lates)));
+    set(k, word, bit_and(k, get(k, word), bit_not(k, lates)));
     set(k, w->ties, sub(k, get(k, w->ties), count_bits(k, equals)));
   }
-  return get(k, left);
+  return get(k, word);
 }
 
-static void store_listed(struct ir *k, const struct route *a, const struct writing *w, val position,
-                         val j) {
-  if (!a->plan->pairs) {
-    store_entry(k, w->out->list, position, j);
-  }
-  IF (k, w->out->wants_ids) {
-    store_entry(k, w->out->ids, position, j);
-  }
-}
-
-/* One word: a lane's block has |listed| + |before| blocks before it in the list. */
+/* A lane's block has |before| listed ones before it. */
 static void write_word(struct ir *k, const struct route *a, const struct writing *w, val word,
-                       val j, val absent) {
+                       val j) {
   val before = add(k, get(k, w->listed), count_below(k, &a->lanes, word));
-  val bit = bit_and(k, shift_right(k, word, a->lanes.lane), i32(k, 1));
-  IF (k, is_ne(k, bit, widen_bool(k, absent))) {
-    store_listed(k, a, w, before, j);
+  val bit = bit_and(k, word, shift_left(k, i32(k, 1), a->lanes.lane));
+  IF (k, is_ne(k, bit, i32(k, 0))) {
+    if (!a->plan->pairs) {
+      store_entry(k, w->out->list, before, j);
+    }
+    IF (k, w->out->wants_ids) {
+      store_entry(k, w->out->ids, before, j);
+    }
   }
   if (a->plan->rest_follows) {
-    IF (k, is_eq(k, bit, i32(k, 0))) {
+    IF (k, both(k, is_eq(k, bit, i32(k, 0)), is_lt(k, j, a->k_blocks))) {
       store_entry(k, w->out->list, sub(k, add(k, w->choice->count, j), before), j);
     }
   }
   set(k, w->listed, add(k, get(k, w->listed), count_bits(k, word)));
 }
 
+/* Bits of word w of blocks that do not exist. */
+static val absent_word(struct ir *k, const struct route *a, val w) {
+  val n = smin(k, smax(k, sub(k, a->k_blocks, mul_const(k, w, 32)), i32(k, 0)), i32(k, 32));
+  val some = shift_left(k, i32(k, -1), bit_and(k, n, i32(k, 31)));
+  return choose(k, is_eq(k, n, i32(k, 32)), i32(k, 0), some);
+}
+
+/* The words of a span: as they are in place of its keys, with absent blocks to the mask. */
+static void write_words(struct ir *k, const struct route *a, const struct writing *w, val span,
+                        const val word[SPAN_WORDS]) {
+  val place = mul_const(k, span, SPAN_WORDS * WORD), masked[SPAN_WORDS];
+  struct var mask[SPAN_WORDS];
+  for (int i = 0; i < SPAN_WORDS; i++) {
+    mask[i] = var_init(k, word[i]);
+  }
+  IF (k, is_lt(k, a->k_blocks, mul_const(k, add_const(k, span, 1), SPAN))) {
+    for (int i = 0; i < SPAN_WORDS; i++) {
+      val index = add_const(k, mul_const(k, span, SPAN_WORDS), i);
+      set(k, mask[i], bit_or(k, word[i], absent_word(k, a, index)));
+    }
+  }
+  for (int i = 0; i < SPAN_WORDS; i++) {
+    masked[i] = get(k, mask[i]);
+  }
+  store(k, pack4(k, masked), at(k, w->out->mask, place), SPAN_WORDS * WORD);
+  if (a->plan->pairs) {
+    store(k, pack4(k, word), at(k, w->keys->row, place), SPAN_WORDS * WORD);
+  }
+}
+
 static void write_span(struct ir *k, const struct route *a, void *context, val span,
                        const val key[SPAN_WORDS]) {
   const struct writing *w = context;
-  val word[SPAN_WORDS], listed[SPAN_WORDS];
+  val word[SPAN_WORDS];
   for (int i = 0; i < SPAN_WORDS; i++) {
+    word[i] = listed_word(k, a, w, key[i]);
     val j = add(k, add_const(k, mul_const(k, span, SPAN), 32 * i), a->lanes.lane);
-    val absent = is_ge(k, j, a->k_blocks);
-    word[i] = without_late_ties(k, a, w, key[i], listed_word(k, w, key[i], absent));
-    listed[i] = a->plan->pairs ? bit_and(k, word[i], warp_ballot(k, bit_not(k, absent))) : word[i];
-    write_word(k, a, w, word[i], j, absent);
+    write_word(k, a, w, word[i], j);
   }
   ONE_THREAD (k) {
-    val place = mul_const(k, span, SPAN_WORDS * WORD);
-    store(k, pack4(k, word), at(k, w->out->mask, place), SPAN_WORDS * WORD);
-    if (a->plan->pairs) {
-      store(k, pack4(k, listed), at(k, w->keys->row, place), SPAN_WORDS * WORD);
-    }
+    write_words(k, a, w, span, word);
   }
 }
 

@@ -149,14 +149,15 @@ val route_key(struct ir *k, val score) {
 /* Four scores of a lane, as keys of its two rows; with a threshold as they are. */
 static void store_scores(struct ir *k, const struct route *a, val column,
                          const struct mma_scores *dot, const struct pair *bias) {
+  val row = mul(k, mma_lane_row(k, &a->lanes), a->row_bytes);
+  val first = at(k, k->smem, add(k, row, mul_const(k, column, WORD)));
   for (int r = 0; r < FRAG_ROWS; r++) {
-    val row = add_const(k, mma_lane_row(k, &a->lanes), 8 * r), key[2];
+    val key[2];
     for (int q = 0; q < 2; q++) {
       val score = fused(k, dot->s[r][q], ARG(scale), bias->q[q]);
       key[q] = a->plan->threshold ? bits_of(k, score) : route_key(k, score);
     }
-    val place = add(k, mul(k, row, a->row_bytes), mul_const(k, column, WORD));
-    store(k, pack2(k, key[0], key[1]), at(k, k->smem, place), 2 * WORD);
+    store(k, pack2(k, key[0], key[1]), at(k, first, mul_const(k, a->row_bytes, 8 * r)), 2 * WORD);
   }
 }
 

@@ -88,7 +88,7 @@ static struct row_keys row_held(struct ir *k, const struct route *a, val row) {
   for (int s = 0; s < HELD_SPANS; s++) {
     struct var *key = keys.key + s * SPAN_WORDS;
     for (int w = 0; w < SPAN_WORDS; w++) {
-      key[w] = var_init(k, i32(k, KEY_ABSENT));
+      key[w] = var_new(k, k->i32);
     }
     IF (k, is_lt(k, i32(k, s), a->spans)) {
       val now[SPAN_WORDS];
@@ -129,25 +129,23 @@ void row_walk(struct ir *k, const struct route *a, const struct row_keys *keys, 
 
 struct counting {
   val threshold;
-  struct var count;
+  struct var count[2]; /* two chains of dependent additions */
 };
 static void count_span(struct ir *k, const struct route *a, void *context, val span,
                        const val key[SPAN_WORDS]) {
   (void)a, (void)span;
   const struct counting *c = context;
-  val one[SPAN_WORDS];
   for (int w = 0; w < SPAN_WORDS; w++) {
-    one[w] = widen_bool(k, is_uge(k, key[w], c->threshold));
+    struct var count = c->count[w % 2];
+    set(k, count, add_if_uge(k, get(k, count), key[w], c->threshold));
   }
-  val sum = add(k, add(k, one[0], one[1]), add(k, one[2], one[3]));
-  set(k, c->count, add(k, get(k, c->count), sum));
 }
 
 static val count_from(struct ir *k, const struct route *a, const struct row_keys *keys,
                       val threshold) {
-  struct counting c = {threshold, var_init(k, i32(k, 0))};
+  struct counting c = {threshold, {var_init(k, i32(k, 0)), var_init(k, i32(k, 0))}};
   row_walk(k, a, keys, count_span, &c);
-  return warp_sum_u32(k, get(k, c.count));
+  return warp_sum_u32(k, add(k, get(k, c.count[0]), get(k, c.count[1])));
 }
 
 /* The least and the greatest key of a score. Both are offset so that keys outside of the order lie
@@ -177,68 +175,76 @@ static void spread_of(struct ir *k, const struct route *a, const struct row_keys
 /* ---- the search ---- */
 
 /* Two thresholds with the number of keys on or above each: at least |want| of them at the low one,
-   fewer at the high one. Their scores and what they have too many of; which one moved last. */
+   fewer at the high one. What an end has too many, as the difference of square roots (the tail of
+   the scores is nearly a line then), and the weight of that if the other end moves next. */
 struct bracket {
   struct var low, high, n_low, n_high;
-  struct var score_low, score_high, over_low, over_high;
-  struct var rose, passes;
+  struct var over_low, over_high, weight_low, weight_high;
+  struct var passes;
+  val want, root; /* and its square root */
 };
+
+static val root_of(struct ir *k, val n) {
+  return sqrt_approx(k, to_float(k, n));
+}
+
+static struct bracket bracket_new(struct ir *k, val low, val n_low, val high, val n_high,
+                                  val want) {
+  val root = root_of(k, want);
+  return (struct bracket){
+      .low = var_init(k, low),
+      .high = var_init(k, high),
+      .n_low = var_init(k, n_low),
+      .n_high = var_init(k, n_high),
+      .over_low = var_init(k, sub(k, root_of(k, n_low), root)),
+      .over_high = var_init(k, sub(k, root_of(k, n_high), root)),
+      .weight_low = var_init(k, f32(k, 1)),
+      .weight_high = var_init(k, f32(k, 1)),
+      .passes = var_init(k, i32(k, 0)),
+      .want = want,
+      .root = root,
+  };
+}
 
 static val score_of(struct ir *k, val key) {
   val positive = shift_right_signed(k, key, i32(k, 31));
   return float_of(k, bit_xor(k, key, bit_or(k, bit_not(k, positive), i32(k, INT32_MIN))));
 }
 
-static struct bracket bracket_new(struct ir *k, val low, val n_low, val high, val n_high,
-                                  val want) {
-  return (struct bracket){
-      .low = var_init(k, low),
-      .high = var_init(k, high),
-      .n_low = var_init(k, n_low),
-      .n_high = var_init(k, n_high),
-      .score_low = var_init(k, score_of(k, low)),
-      .score_high = var_init(k, score_of(k, high)),
-      .over_low = var_init(k, to_float(k, sub(k, n_low, want))),
-      .over_high = var_init(k, to_float(k, sub(k, n_high, want))),
-      .rose = var_init(k, i32(k, -1)),
-      .passes = var_init(k, i32(k, 0)),
-  };
-}
-
-/* Where a line through both would have |want|; where that is no key between them, or took too long,
+/* Where a line through both ends has |want|; where that is no key between them, or took too long,
    the key in the middle: at most GUESSES + 32 passes. */
 static val guess(struct ir *k, const struct bracket *b) {
   enum { GUESSES = 16 };
   val low = get(k, b->low), high = get(k, b->high);
   val rise = sub(k, get(k, b->over_high), get(k, b->over_low));
-  val part = mul(k, get(k, b->over_high), reciprocal_approx(k, rise));
-  val back = sub(k, get(k, b->score_low), get(k, b->score_high));
-  val bits = bits_of(k, fused(k, back, part, get(k, b->score_high)));
+  val part = mul(k, get(k, b->over_high), reciprocal_approx(k, rise)), end = score_of(k, high);
+  val bits = bits_of(k, fused(k, sub(k, score_of(k, low), end), part, end));
   val key = bit_xor(k, bits, bit_or(k, shift_right_signed(k, bits, i32(k, 31)), i32(k, INT32_MIN)));
   val inside = both(k, is_ugt(k, key, low), is_ugt(k, high, key));
   val middle = add(k, low, shift_right(k, sub(k, high, low), i32(k, 1)));
   return choose(k, both(k, inside, is_lt(k, get(k, b->passes), i32(k, GUESSES))), key, middle);
 }
 
-static void set_if(struct ir *k, struct var v, val condition, val yes) {
-  set(k, v, choose(k, condition, yes, get(k, v)));
-}
-
 /* Regula falsi with the Illinois rule: an end that stays twice counts half, so that both move. */
-static void narrow_bracket(struct ir *k, const struct bracket *b, val key, val n, val want) {
-  val score = score_of(k, key), over = to_float(k, sub(k, n, want));
-  val enough = is_ge(k, n, want), fewer = is_lt(k, n, want), rose = widen_bool(k, enough);
-  val weight = choose(k, is_eq(k, rose, get(k, b->rose)), f32(k, 0.5), f32(k, 1));
-  set(k, b->over_low, choose(k, enough, over, mul(k, get(k, b->over_low), weight)));
-  set(k, b->over_high, choose(k, enough, mul(k, get(k, b->over_high), weight), over));
-  set_if(k, b->low, enough, key);
-  set_if(k, b->n_low, enough, n);
-  set_if(k, b->score_low, enough, score);
-  set_if(k, b->high, fewer, key);
-  set_if(k, b->n_high, fewer, n);
-  set_if(k, b->score_high, fewer, score);
-  set(k, b->rose, rose);
+static void narrow_bracket(struct ir *k, const struct bracket *b, val key, val n) {
+  val over = sub(k, root_of(k, n), b->root);
   set(k, b->passes, add_const(k, get(k, b->passes), 1));
+  IF (k, is_ge(k, n, b->want)) {
+    set(k, b->low, key);
+    set(k, b->n_low, n);
+    set(k, b->over_low, over);
+    set(k, b->over_high, mul(k, get(k, b->over_high), get(k, b->weight_high)));
+    set(k, b->weight_low, f32(k, 1));
+    set(k, b->weight_high, f32(k, 0.5));
+  }
+  ELSE (k) {
+    set(k, b->high, key);
+    set(k, b->n_high, n);
+    set(k, b->over_high, over);
+    set(k, b->over_low, mul(k, get(k, b->over_low), get(k, b->weight_low)));
+    set(k, b->weight_low, f32(k, 0.5));
+    set(k, b->weight_high, f32(k, 1));
+  }
 }
 
 /* Goes on until |want| keys are on or above a threshold, or the thresholds are neighbours: then the
@@ -252,7 +258,7 @@ static struct choice search(struct ir *k, const struct route *a, const struct ro
   WHILE (k, both(k, both(k, open, is_ne(k, get(k, b.n_low), want)),
                  is_ugt(k, sub(k, get(k, b.high), get(k, b.low)), i32(k, 1)))) {
     val key = guess(k, &b);
-    narrow_bracket(k, &b, key, count_from(k, a, keys, key), want);
+    narrow_bracket(k, &b, key, count_from(k, a, keys, key));
   }
   val at_low = is_eq(k, get(k, b.n_low), want), at_high = is_eq(k, get(k, b.n_high), want);
   val threshold = choose(k, both(k, at_high, bit_not(k, at_low)), get(k, b.high), get(k, b.low));

@@ -75,6 +75,14 @@ void warp_sync(struct ir *k) {
   OP(k, "nvvm.bar.warp.sync", NO_TYPE, "", i32(k, -1));
 }
 
+val add_if_uge(struct ir *k, val sum, val a, val b) {
+  const val operands[] = {sum, a, b};
+  val r;
+  ir_asm(k, "{.reg .pred p; setp.ge.u32 p, $2, $3; @p add.u32 $0, $0, 1;}", "=r,0,r,r", k->i32, 1,
+         &r, 3, operands);
+  return r;
+}
+
 val count_below(struct ir *k, const struct lanes *lanes, val ballot) {
   val lower = add_const(k, shift_left(k, i32(k, 1), lanes->lane), -1);
   return count_bits(k, bit_and(k, ballot, lower));

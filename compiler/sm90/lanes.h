@@ -24,6 +24,8 @@ val warp_min_u32(struct ir *k, val i32_value);
 val warp_ballot(struct ir *k, val condition); /* bit i: lane i's condition */
 val warp_read(struct ir *k, val v, val lane); /* v of that lane */
 void warp_sync(struct ir *k); /* what its lanes wrote before is seen by all of them after */
+/* sum + (a >= b), unsigned: a compare and a predicated addition (ptxas makes three of a select). */
+val add_if_uge(struct ir *k, val sum, val a, val b);
 /* How many lanes below this one have their bit set. */
 val count_below(struct ir *k, const struct lanes *lanes, val ballot);
 val count_bits(struct ir *k, val word);
