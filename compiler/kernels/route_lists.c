@@ -21,6 +21,10 @@ static void store_entry(struct ir *k, val array, val position, val j) {
   store(k, j, at(k, array, mul_const(k, position, WORD)), WORD);
 }
 
+static void store_entry_if(struct ir *k, val condition, val array, val position, val j) {
+  store_if(k, condition, float_of(k, j), at(k, array, mul_const(k, position, WORD)));
+}
+
 static void fill(struct ir *k, const struct route *a, val array, val begin, val end, int word) {
   FOR_STEP(k, i, add(k, begin, a->lanes.lane), end, i32(k, 32)) {
     store_entry(k, array, i, i32(k, word));
@@ -55,13 +59,12 @@ static void write_word(struct ir *k, const struct route *a, const struct writing
                        val j) {
   val before = add(k, get(k, w->listed), count_below(k, &a->lanes, word));
   val bit = bit_and(k, word, shift_left(k, i32(k, 1), a->lanes.lane));
-  IF (k, is_ne(k, bit, i32(k, 0))) {
-    if (!a->plan->pairs) {
-      store_entry(k, w->out->list, before, j);
-    }
-    IF (k, w->out->wants_ids) {
-      store_entry(k, w->out->ids, before, j);
-    }
+  val listed = is_ne(k, bit, i32(k, 0));
+  if (!a->plan->pairs) {
+    store_entry_if(k, listed, w->out->list, before, j);
+  }
+  IF (k, w->out->wants_ids) {
+    store_entry_if(k, listed, w->out->ids, before, j);
   }
   if (a->plan->rest_follows) {
     IF (k, both(k, is_eq(k, bit, i32(k, 0)), is_lt(k, j, a->k_blocks))) {

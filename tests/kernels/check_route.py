@@ -7,6 +7,7 @@ from cases import BLOCK, D, GROUP, PLAN, ULP, Case, blocks_of, close, from_bits,
 from machine import F32, Global
 
 QUERY, SCALE, H_SCALE, NEAR = PLAN.query, 0.0883883476, 0.001, 1e-5
+NONE_ABOVE = 100  # a threshold
 
 
 @dataclass
@@ -37,7 +38,7 @@ CALLS = (
     Call(2, 1, 300, BLOCK * 40, (1, 8, 0), 7, ((-BLOCK, 0), (0, 1)), 3, ids=False),
     Call(1, 1, 700, BLOCK * 130, keep(20), 3, ((BLOCK * 3, BLOCK * 6),), 12, specials=True),
     Call(1, 1, 129, BLOCK * 50, keep(50), 4, window=50, specials=True),
-    Call(1, 1, 129, BLOCK * 50, keep(49), specials=True, threshold=100),
+    Call(1, 1, 129, BLOCK * 50, keep(49), specials=True, threshold=NONE_ABOVE),
     # counts that differ, ranges at the edges
     Call(1, 1, 5 * QUERY, BLOCK * 33 - 1, keep(2), 3, ((5, 5), (BLOCK - 1, BLOCK + 1), (-1, 0), (1 << 30, (1 << 30) + 5)), 2),
     Call(1, 1, QUERY, BLOCK * 7, keep(3), 3, ((0, 1 << 30),), threshold=-100),
@@ -102,7 +103,7 @@ class Inputs:
             self.k[:, 2::9] = 0
             self.k[:, 3::11] = 0x8000
             self.h_norm2[:] = self.h_norm2[:, :1]
-            if not PLAN.threshold:
+            if not PLAN.threshold or call.threshold == NONE_ABOVE:
                 self.k[:, 5:6] = to_bits(np.nan)
                 self.h_norm2[:, 4:5] = np.inf
                 self.h_norm2[:, 7:8] = np.nan
