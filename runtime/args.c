@@ -72,7 +72,7 @@ void pisa_fill_statistics(const struct pisa_job *job, struct pisa_statistics_arg
       .n_k = (int32_t)s->n_k,
       .blocks = job->layout.stat_blocks,
       .k_variance = part_address(job, PISA_WORKSPACE_K_VARIANCE),
-      .variance_scale = s->scale / 2,
+      .variance_scale = s->scale / 2 * (float)pisa_variance_gain(job->method->type),
       .lengths = address(job->call.k_lengths),
   };
 }

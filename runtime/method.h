@@ -74,6 +74,10 @@ static inline int pisa_method_group(const struct pisa_method *method) {
 static inline double pisa_h_gain(pisa_type type) {
   return type == PISA_FP16 ? PISA_FP16_H_GAIN : 1;
 }
+/* The same of k_variance, by which q^2 is divided before it is rounded. */
+static inline double pisa_variance_gain(pisa_type type) {
+  return type == PISA_FP16 ? PISA_FP16_VARIANCE_GAIN : 1;
+}
 
 /* Which statistics the method reads: vbar_j, the variances of a block's key columns, the
    logarithm's argument in a score, ||H_j||_F as that, and the sum of all H_j. */

@@ -98,7 +98,7 @@ static void take_queries(struct ir *k, const struct attend *a, struct rows *x, s
   }
 }
 
-/* q^2, rounded to half, for the mean tiles of the item. */
+/* q^2, less the gain that k_variance carries in fp16 packs, for the mean tiles of the item. */
 static void square_queries(struct ir *k, const struct attend *a, struct rows *x) {
   if (keeps_q(a)) {
     frag_a_copy(k, &x->q_square, &x->q);
@@ -106,7 +106,7 @@ static void square_queries(struct ir *k, const struct attend *a, struct rows *x)
     struct tile q = attend_query_tile(k, a, ring_slot(k, &x->query), x->group);
     frag_a_load(k, &x->q_square, &q, &a->lanes);
   }
-  frag_a_square(k, &x->q_square);
+  frag_a_square(k, &x->q_square, a->plan->type == TYPE_FP16 ? 1.0 / PISA_FP16_VARIANCE_GAIN : 1);
 }
 
 /* s = q k^T (+ q^2 |variance|^T, NULL: not) */

@@ -45,14 +45,6 @@ static void route(struct limits *l, const struct spec *spec) {
   always(l, spec);
 }
 
-/* Taylor 1 takes the spread from the scores, in float. */
-static void attend(struct limits *l, const struct spec *spec) {
-  if (spec->attend.mass_second_order && spec->attend.rest != TAIL_TAYLOR_1 &&
-      spec->shape.type == TYPE_FP16)
-    limit(l, spec->attend.mass_span, "mass second_order in fp16",
-          "kernels round q^2 to the type, which overflows fp16 from |q| = 256: take bf16");
-}
-
 static void others(struct limits *l, const struct spec *spec) {
   if (spec->below.kind == BELOW_FLAT)
     limit(l, spec->below.span, "below with flat", "kernels exist for dense");
@@ -98,8 +90,6 @@ struct limits limits_of(struct arena *arena, const struct spec *spec) {
   blocks(arena, &l, spec);
   if (spec->route.kind != ROUTE_NONE)
     route(&l, spec);
-  if (!spec->attend.all_exact)
-    attend(&l, spec);
   others(&l, spec);
   schedule(&l, spec);
   return l;

@@ -239,10 +239,14 @@ void frag_a_load(struct ir *k, const struct frag_a *a, const struct tile *tile,
   }
 }
 
-void frag_a_square(struct ir *k, const struct frag_a *a) {
+void frag_a_square(struct ir *k, const struct frag_a *a, double factor) {
   for (int i = 0; i < registers_a(a); i++) {
-    val pair = get(k, a->r[i]), lo = half_lo(k, pair), hi = half_hi(k, pair);
-    set(k, a->r[i], pack_half(k, mul(k, lo, lo), mul(k, hi, hi)));
+    val pair = get(k, a->r[i]), x[2] = {half_lo(k, pair), half_hi(k, pair)};
+    for (int q = 0; q < 2; q++) {
+      x[q] = mul(k, x[q], x[q]);
+      x[q] = factor == 1 ? x[q] : mul(k, x[q], f32(k, factor));
+    }
+    set(k, a->r[i], pack_half(k, x[0], x[1]));
   }
 }
 

@@ -107,7 +107,7 @@ void rowval_store_half(struct ir *k, struct rowval x, val row_0, const struct la
 /* A operand <-> a 64-row shared tile. */
 void frag_a_load(struct ir *k, const struct frag_a *a, const struct tile *tile,
                  const struct lanes *lanes);
-void frag_a_square(struct ir *k, const struct frag_a *a); /* every element, rounded */
+void frag_a_square(struct ir *k, const struct frag_a *a, double factor); /* factor x^2, rounded */
 void frag_a_scale_rows(struct ir *k, const struct frag_a *a, struct rowval x);
 /* Rounds f, its rows scaled by x, to half into a 64-row tile. fence_async_proxy and group_sync
    before the copy engine reads it. */

@@ -102,7 +102,7 @@ static struct step begin_step(const struct fast_head *head, struct fast_scratch 
                   scratch->q + r * D);
   memset(scratch->q + rows * D, 0, (size_t)((padded - rows) * D) * sizeof(float));
   for (int64_t e = 0; p->second_order && e < padded * D; e++)
-    scratch->q_square[e] = (float)cpu_round(p->type, (double)scratch->q[e] * (double)scratch->q[e]);
+    scratch->q_square[e] = (float)cpu_round_square(p, (double)scratch->q[e]);
   memset(scratch->o, 0, (size_t)(padded * D) * sizeof(float));
   memset(scratch->row, 0, (size_t)(5 * n) * sizeof(float));
   for (int64_t r = 0; r < padded; r++)

@@ -75,7 +75,7 @@ static double dot(const double *a, const double *b, int D) {
 /* x^2, rounded. */
 static void square_row(const struct cpu_problem *p, const double *x, double *out) {
   for (int d = 0; d < p->head_dim; d++)
-    out[d] = cpu_round(p->type, x[d] * x[d]);
+    out[d] = cpu_round_square(p, x[d]);
 }
 
 /* The tokens of one block, scored exactly, to first order around their mean score: all score

@@ -186,7 +186,13 @@ double cpu_round_h_sum(const struct cpu_problem *problem, double value) {
 }
 
 double cpu_round_variance(const struct cpu_problem *problem, double variance) {
-  return cpu_round(problem->type, variance * problem->scale / 2);
+  double gain = pisa_variance_gain(problem->type);
+  return cpu_round(problem->type, variance * problem->scale / 2 * gain) / gain;
+}
+
+double cpu_round_square(const struct cpu_problem *problem, double q) {
+  double gain = pisa_variance_gain(problem->type);
+  return cpu_round(problem->type, q * q / gain) * gain;
 }
 
 uint16_t *cpu_row(const pisa_tensor *tensor, int64_t b, int64_t h, int64_t n) {

@@ -84,8 +84,10 @@ int64_t cpu_group(const struct cpu_problem *problem);
 int64_t cpu_kv_head(const struct cpu_problem *problem, int64_t h);
 /* An element of h_sum once stored, less the gain it is stored with (pisa_h_gain). */
 double cpu_round_h_sum(const struct cpu_problem *problem, double value);
-/* A stored k_variance: |variance| of a key column times scale / 2, rounded. */
+/* A stored k_variance: |variance| of a key column times scale / 2, rounded; and q^2 of an element,
+   rounded. Both less the gain that they are rounded with (pisa_variance_gain). */
 double cpu_round_variance(const struct cpu_problem *problem, double variance);
+double cpu_round_square(const struct cpu_problem *problem, double q);
 /* First element of row |n| of [B, H, N, D]. */
 uint16_t *cpu_row(const pisa_tensor *tensor, int64_t b, int64_t h, int64_t n);
 

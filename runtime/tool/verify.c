@@ -73,7 +73,7 @@ static void apply_options(struct verify_case *test, const struct gpu_options *o,
 static bool makes_sense(const struct verify_case *test, const struct pisa_method *method) {
   bool threshold = !method->dense && method->budget == PISA_BUDGET_THRESHOLD;
   bool square_overflows = test->input == VERIFY_GAIN && method->type == PISA_FP16 &&
-                          pisa_wants_k_variance(method); /* q^2 of 1000: o would be NaN */
+                          pisa_wants_k_variance(method); /* q beyond 4096: o would be NaN */
   return !((test->routed || test->given) && method->dense) &&
          !(test->windowed && !method->has_window) && !(test->budgeted && threshold) &&
          !(test->threshold_den && !threshold) && !(test->below && !method->dense_below) &&

@@ -293,9 +293,12 @@ static void compare_h(struct verify_head *head) {
 }
 
 static void compare_k_variance(struct verify_head *head) {
-  if (!widen_shared(head, PISA_WORKSPACE_K_VARIANCE, head->key_blocks, head->problem->k_blocks,
-                    head->stored.k_variance) ||
-      !verify_leads_group(head))
+  const struct cpu_problem *p = head->problem;
+  bool has_variance = widen_shared(head, PISA_WORKSPACE_K_VARIANCE, head->key_blocks, p->k_blocks,
+                                   head->stored.k_variance);
+  for (int64_t e = 0; has_variance && e < p->k_blocks * p->head_dim; e++)
+    head->stored.k_variance[e] /= pisa_variance_gain(p->type);
+  if (!has_variance || !verify_leads_group(head))
     return;
   compare_variances(head);
   compare_absent(head, PISA_WORKSPACE_K_VARIANCE);

@@ -215,6 +215,7 @@ static void attend_block(void *context, int thread, int64_t index) {
   const uint32_t *masks = pointer(args, PISA_ATTEND_masks);
   struct item *item = calloc(1, sizeof *item);
   int32_t *copy = calloc((size_t)integer(args, PISA_ATTEND_keep) + 1, sizeof *copy);
+  float gain = model_now.type == PISA_FP16 ? PISA_FP16_VARIANCE_GAIN : 1;
   (void)thread;
   if (!item || !copy)
     abort();
@@ -225,7 +226,7 @@ static void attend_block(void *context, int thread, int64_t index) {
   for (int64_t row = 0; row < item->rows; row++) {
     load_row(map_of(args, PISA_ATTEND_q), item->bh, i * QUERY + row, item->q[row]);
     for (int d = 0; d < D; d++)
-      item->q_square[row][d] = widen(narrow(item->q[row][d] * item->q[row][d]));
+      item->q_square[row][d] = widen(narrow(item->q[row][d] * item->q[row][d] / gain));
     item->state[row].m = -INFINITY;
   }
   attend_columns(item, masks ? masks + index * integer(args, PISA_ATTEND_mask_words) : NULL);

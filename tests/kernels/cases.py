@@ -27,7 +27,7 @@ class Plan:
 PLAN = Plan(sys.argv[1:])
 D, GROUP, IS_FP16, BLOCK = PLAN.head_dim, PLAN.group, PLAN.type == "fp16", PLAN.key
 ULP = 2.0 ** (-10 if IS_FP16 else -7)  # between neighbours, relative to the smaller, at most
-H_GAIN = 64 if IS_FP16 else 1  # PISA_FP16_H_GAIN
+H_GAIN, VARIANCE_GAIN = (64, 256) if IS_FP16 else (1, 1)  # PISA_FP16_H_GAIN, PISA_FP16_VARIANCE_GAIN
 
 
 def to_bits(x):

@@ -147,7 +147,8 @@ static void check_statistics(const struct expect *e, const struct layout *w,
   CHECK_INT(whole(l, PISA_STATISTICS_n_k), c->n_k);
   CHECK_INT(whole(l, PISA_STATISTICS_blocks), w->blocks);
   CHECK_INT(whole(l, PISA_STATISTICS_k_variance), (int64_t)w->k_variance);
-  check_real(l->params[PISA_STATISTICS_variance_scale].real, scale_of(e) / 2);
+  check_real(l->params[PISA_STATISTICS_variance_scale].real,
+             scale_of(e) / 2 * (e->type == CU_TENSOR_MAP_FLOAT16 ? 256 : 1));
   CHECK_INT(whole(l, PISA_STATISTICS_lengths), (int64_t)(uintptr_t)c->k_lengths);
 }
 
