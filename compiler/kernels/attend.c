@@ -61,8 +61,19 @@ struct item attend_item(struct ir *k, const struct attend *a, val index) {
   return (struct item){index, row, {row, head, batch}, {row, kv_head, batch}};
 }
 
-val attend_list(struct ir *k, val item) {
-  val entries = mul(k, widen(k, item), widen(k, ARG(list_stride)));
+val attend_list_row(struct ir *k, const struct attend *a, val index, val group) {
+  if (!a->plan->pairs) {
+    return index;
+  }
+  val bh = udiv(k, index, ARG(q_blocks)), pair = sub(k, index, mul(k, bh, ARG(q_blocks)));
+  val block_rows = i32(k, ATTEND_GROUP_ROWS);
+  val blocks = udiv(k, add_const(k, ARG(n_q), ATTEND_GROUP_ROWS - 1), block_rows);
+  val mine = smin(k, add(k, mul_const(k, pair, 2), group), add_const(k, blocks, -1));
+  return add(k, mul(k, bh, blocks), mine);
+}
+
+val attend_list(struct ir *k, val row) {
+  val entries = mul(k, widen(k, row), widen(k, ARG(list_stride)));
   return at(k, ARG(lists), mul_const(k, entries, 4));
 }
 
@@ -78,16 +89,48 @@ struct rows {     /* the state of a warpgroup's 64 query rows */
   struct frag_a q; /* two streams: the query rows */
   struct frag_a p, p_next, gq, q_square;
   struct rowvec m, l, g;
-  struct var length, count; /* extent of the item at hand, in edge kernels */
+  struct var length, count, shared; /* extent of the item at hand */
 };
 
 static bool keeps_q(const struct attend *a) {
   return a->plan->streams > 1;
 }
 
-/* One arrival per consumer warp. */
-static void release(struct ir *k, const struct rows *x, const struct ring *ring, struct slot slot) {
-  ring_release_if(k, ring, slot, x->is_lane_0);
+/* One arrival per consumer warp, or two for the warpgroup that has no use for the stage: |own| is
+   1. The number varies and nothing branches. */
+static void release(struct ir *k, const struct rows *x, const struct ring *ring, struct slot slot,
+                    val own) {
+  if (is_null(own)) {
+    ring_release_if(k, ring, slot, x->is_lane_0);
+  } else {
+    ring_release_times_if(k, ring, slot, add_const(k, own, 1), x->is_lane_0);
+  }
+}
+
+/* From the stage of a tile, |own| or not, to that of the next one: past the other's behind an own
+   one; the second warpgroup steps over a first own one of the other, and is not behind by it at the
+   end. */
+static struct slot slot_after(struct ir *k, const struct rows *x, const struct ring *ring,
+                              struct slot slot, val own, val next_own) {
+  if (is_null(own)) {
+    return ring_next(k, ring, slot);
+  }
+  val turn = mul(k, x->group, sub(k, next_own, own));
+  return ring_after(k, ring, slot, add_const(k, add(k, own, turn), 1));
+}
+
+static void advance(struct ir *k, const struct rows *x, const struct ring *ring,
+                    struct ring_place *place, val own, val next_own) {
+  ring_go(k, place, slot_after(k, x, ring, ring_slot(k, place), own, next_own));
+}
+
+/* To the stage of an item's first tile. */
+static void enter_item(struct ir *k, const struct attend *a, const struct rows *x,
+                       const struct ring *ring, struct ring_place *place) {
+  val own = attend_is_own(k, a, i32(k, 0));
+  if (!is_null(own)) {
+    ring_go(k, place, ring_after(k, ring, ring_slot(k, place), mul(k, x->group, own)));
+  }
 }
 
 /* The query rows that the scores to come are of; they are in shared memory. */
@@ -194,6 +237,7 @@ static void tile_step(struct ir *k, const struct attend *a, struct rows *x, enum
                       val item, val tile) {
   const bool spread = a->plan->second_order && kind == TILE_MEANS;
   const bool masked = kind != TILE_FULL && kind != TILE_LINEAR;
+  val own_before = attend_is_own(k, a, add_const(k, tile, -1)), own = attend_is_own(k, a, tile);
   struct tile_mask mask = {0};
   struct frag_blocks columns = {0};
   if (kind == TILE_LINEAR) {
@@ -216,10 +260,10 @@ static void tile_step(struct ir *k, const struct attend *a, struct rows *x, enum
   turn_pass(k, &x->turn);
 
   wgmma_wait(k, 1, &x->s, 0, NULL);
-  release(k, x, &a->keys, key);
-  ring_advance(k, &a->keys, &x->key);
+  release(k, x, &a->keys, key, own);
+  advance(k, x, &a->keys, &x->key, own, attend_is_own(k, a, add_const(k, tile, 1)));
   if (spread) {
-    release(k, x, &a->keys, variance);
+    release(k, x, &a->keys, variance, (val){0});
     ring_advance(k, &a->keys, &x->key);
   }
   struct rowval f;
@@ -235,10 +279,10 @@ static void tile_step(struct ir *k, const struct attend *a, struct rows *x, enum
 
   const struct frag_a *kept[] = {&x->p};
   wgmma_wait(k, 0, &x->o, 1, kept);
-  release(k, x, &a->values, value);
+  release(k, x, &a->values, value, own_before);
   frag_scale_rows(k, &x->o, f);
   frag_a_copy(k, &x->p, &x->p_next);
-  ring_advance(k, &a->values, &x->value);
+  advance(k, x, &a->values, &x->value, own_before, own);
 }
 
 /* First tile of |item|, masked in edge kernels only: elsewhere it is full. */
@@ -255,8 +299,8 @@ static struct tile_mask first_mask(struct ir *k, const struct attend *a, val ite
 
 /* Known to be alike in all lanes, so that loop bounds and masks can be uniform. */
 static struct extent uniform(struct ir *k, struct extent extent) {
-  val *part[] = {&extent.length, &extent.count};
-  for (int i = 0; i < 2; i++) {
+  val *part[] = {&extent.length, &extent.count, &extent.shared};
+  for (int i = 0; i < 3; i++) {
     if (!is_null(*part[i])) {
       *part[i] = warp_read(k, *part[i], i32(k, 0));
     }
@@ -270,6 +314,9 @@ static struct extent get_extent(struct ir *k, const struct attend *a, const stru
     extent.length = get(k, x->length);
     extent.count = a->plan->dense ? (val){0} : get(k, x->count);
   }
+  if (a->plan->pairs) {
+    extent.shared = get(k, x->shared);
+  }
   return extent;
 }
 
@@ -280,9 +327,21 @@ static void set_extent(struct ir *k, struct rows *x, struct extent extent) {
   if (!is_null(extent.count)) {
     set(k, x->count, extent.count);
   }
+  if (!is_null(extent.shared)) {
+    set(k, x->shared, extent.shared);
+  }
+}
+
+/* The keys of an item's first tile. */
+static void release_first(struct ir *k, const struct attend *a, struct rows *x, struct slot key) {
+  val own = attend_is_own(k, a, i32(k, 0));
+  release(k, x, &a->keys, key, own);
+  advance(k, x, &a->keys, &x->key, own, attend_is_own(k, a, i32(k, 1)));
 }
 
 static void open_first_item(struct ir *k, const struct attend *a, struct rows *x) {
+  enter_item(k, a, x, &a->keys, &x->key);
+  enter_item(k, a, x, &a->values, &x->value);
   struct slot query = ring_slot(k, &x->query), key = ring_slot(k, &x->key);
   struct tile_mask mask = first_mask(k, a, a->first);
   ring_wait(k, &a->queries, query);
@@ -292,8 +351,7 @@ static void open_first_item(struct ir *k, const struct attend *a, struct rows *x
   scores(k, a, x, query, key, NULL);
   turn_pass(k, &x->turn);
   wgmma_wait(k, 0, &x->s, 0, NULL);
-  release(k, x, &a->keys, key);
-  ring_advance(k, &a->keys, &x->key);
+  release_first(k, a, x, key);
   mask_first(k, a, x, &mask);
   softmax_first(k, a, x);
   frag_a_copy(k, &x->p, &x->p_next);
@@ -357,6 +415,22 @@ static void weigh_queries(struct ir *k, const struct attend *a, struct rows *x, 
   frag_a_scale_rows(k, &x->gq, tail_mass(k, a, rowvec_get(k, &x->g)));
 }
 
+static val last_is_own(struct ir *k, const struct attend *a) {
+  return attend_is_own(k, a, add_const(k, a->tiles, -1));
+}
+
+/* The stages that the end of an item reads of the value ring: its last tile, Hsum, and the one
+   behind them. */
+static void last_values(struct ir *k, const struct attend *a, const struct rows *x,
+                        struct slot *value) {
+  val own = last_is_own(k, a), not_own = a->plan->pairs ? i32(k, 0) : (val){0};
+  value[0] = ring_slot(k, &x->value);
+  value[1] = slot_after(k, x, &a->values, value[0], own, not_own);
+  for (int i = 1; i <= attend_h_stages(a->plan); i++) {
+    value[1 + i] = ring_next(k, &a->values, value[i]);
+  }
+}
+
 /* o += p v + (g q) Hsum; |value| holds v, the stages after it Hsum. */
 static void accumulate_last(struct ir *k, const struct attend *a, struct rows *x,
                             const struct slot *value) {
@@ -378,9 +452,9 @@ static void finish_last(struct ir *k, const struct attend *a, struct rows *x,
   const struct frag_a *kept[] = {&x->p, &x->gq};
   wgmma_wait(k, 0, &x->o, h_stages > 0 ? 2 : 1, kept);
   for (int i = 0; i <= h_stages; i++) {
-    release(k, x, &a->values, value[i]);
-    ring_advance(k, &a->values, &x->value);
+    release(k, x, &a->values, value[i], i == 0 ? last_is_own(k, a) : (val){0});
   }
+  ring_go(k, &x->value, value[1 + h_stages]);
 }
 
 /* 1 / l, 0 of a row without any column. */
@@ -404,11 +478,9 @@ static void cross_to_next_item(struct ir *k, const struct attend *a, struct rows
                                const struct attend *next) {
   struct item item = attend_item(k, a, index);
   struct slot query = ring_slot(k, &x->query), next_query = ring_next(k, &a->queries, query);
-  struct slot key = ring_slot(k, &x->key), value[1 + MAX_H_STAGES];
-  value[0] = ring_slot(k, &x->value);
-  for (int i = 0; i < attend_h_stages(a->plan); i++) {
-    value[1 + i] = ring_next(k, &a->values, value[i]);
-  }
+  enter_item(k, next, x, &a->keys, &x->key);
+  struct slot key = ring_slot(k, &x->key), value[2 + MAX_H_STAGES];
+  last_values(k, a, x, value);
   struct rowval m = rowvec_get(k, &x->m), l = rowvec_get(k, &x->l);
   if (a->plan->first_order) {
     weigh_queries(k, a, x, query);
@@ -427,15 +499,15 @@ static void cross_to_next_item(struct ir *k, const struct attend *a, struct rows
   store_lse(k, a, x, item, m, sums);
 
   wgmma_wait(k, 1, &x->s, 0, NULL);
-  release(k, x, &a->keys, key);
+  release_first(k, next, x, key);
   mask_first(k, a, x, &mask);
   softmax_first(k, a, x);
 
   finish_last(k, a, x, value);
+  enter_item(k, next, x, &a->values, &x->value);
   frag_a_copy(k, &x->p, &x->p_next);
   store_output(k, a, x, item, query, inverse);
   ring_advance(k, &a->queries, &x->query);
-  ring_advance(k, &a->keys, &x->key);
 }
 
 static struct rows rows_new(struct ir *k, const struct attend *a, val group) {
@@ -460,6 +532,7 @@ static struct rows rows_new(struct ir *k, const struct attend *a, val group) {
       .g = rowvec_new(k),
       .length = var_new(k, k->i32),
       .count = var_new(k, k->i32),
+      .shared = var_new(k, k->i32),
   };
   return x;
 }
@@ -514,12 +587,13 @@ static void consume_items(struct ir *k, const struct attend *a, struct rows *x) 
     frag_clear(k, &x->o);
     rowvec_fill(k, &x->g, f32(k, 0));
     sized = attend_sized(k, a, get_extent(k, a, x));
-    walk_full_tiles(k, &sized, x, index);
+    val row = attend_list_row(k, a, index, x->group);
+    walk_full_tiles(k, &sized, x, row);
     struct extent next = attend_extent(k, a, next_item(k, a, index));
-    walk_masked_tiles(k, &sized, x, index);
+    walk_masked_tiles(k, &sized, x, row);
     next = uniform(k, next);
-    sized = attend_sized(k, a, next);
-    cross_to_next_item(k, a, x, index, &sized);
+    struct attend next_sized = attend_sized(k, a, next);
+    cross_to_next_item(k, &sized, x, index, &next_sized);
     set_extent(k, x, next);
   }
 }

@@ -30,12 +30,14 @@ struct attend { /* what both roles know */
   val length, count;                  /* keys of its sequence; entries of its list */
   val k_blocks, last_length;          /* blocks of its sequence, tokens in the last one */
   val exact_tiles, full_tiles, tiles; /* full: exact tiles without a masked column */
+  val shared_tiles, own_tiles;        /* pairs: the exact tiles of both lists, then those of each */
 };
 
-/* What an item of an edge kernel differs by from others; null vals in other kernels, where all are
+/* What an item of an edge kernel or of pairs differs by from others; null vals where all are
    alike. */
 struct extent {
-  val length, count; /* count: null when dense */
+  val length, count; /* edge; count: null when dense */
+  val shared;        /* pairs: entries that the two lists begin with alike, an even number */
 };
 struct extent attend_extent(struct ir *k, const struct attend *a, val item);
 /* |a| for the items of that extent. */
@@ -52,7 +54,17 @@ struct item {
   struct place4 q, kv; /* kv: of the key/value head that this query head reads */
 };
 struct item attend_item(struct ir *k, const struct attend *a, val index);
-val attend_list(struct ir *k, val item); /* first entry of its list of key blocks */
+/* The row of lists and masks that warpgroup |group| walks in an item: the item's own, but a pair
+   has two, or two times the last one. */
+val attend_list_row(struct ir *k, const struct attend *a, val index, val group);
+val attend_list(struct ir *k, val row); /* first entry of that list of key blocks */
+
+/* Pairs: a ring holds the tiles that both lists share, then in turn one of the first list and one
+   of the second, then what follows for both. 1: tile |tile| of a warpgroup is in a stage of its
+   own. Null without pairs. */
+val attend_is_own(struct ir *k, const struct attend *a, val tile);
+/* |sized| with its tiles counted as the rings hold them. */
+struct attend attend_in_rings(struct ir *k, const struct attend *sized);
 
 /* The 64 query rows of consumer warpgroup |group| in a stage of the query ring. */
 struct tile attend_query_tile(struct ir *k, const struct attend *a, struct slot slot, val group);

@@ -14,6 +14,10 @@ static val load_or(struct ir *k, val array, val index, val otherwise) {
 }
 
 struct extent attend_extent(struct ir *k, const struct attend *a, val item) {
+  if (a->plan->pairs) {
+    val address = at(k, ARG(shared), mul_const(k, widen(k, item), 4));
+    return (struct extent){.shared = load(k, k->i32, address, 4)};
+  }
   if (!a->plan->edge) {
     return (struct extent){0};
   }
@@ -62,7 +66,27 @@ struct attend attend_sized(struct ir *k, const struct attend *a, struct extent e
     sized.count = extent.count;
     size(k, &sized);
   }
+  if (a->plan->pairs) {
+    sized.shared_tiles = udiv(k, extent.shared, i32(k, a->plan->tile_k / a->plan->block));
+    sized.own_tiles = sub(k, sized.exact_tiles, sized.shared_tiles);
+  }
   return sized;
+}
+
+val attend_is_own(struct ir *k, const struct attend *a, val tile) {
+  if (!a->plan->pairs) {
+    return (val){0};
+  }
+  return widen_bool(k, is_ugt(k, a->own_tiles, sub(k, tile, a->shared_tiles)));
+}
+
+struct attend attend_in_rings(struct ir *k, const struct attend *sized) {
+  struct attend rings = *sized;
+  if (sized->plan->pairs) {
+    rings.exact_tiles = add(k, sized->exact_tiles, sized->own_tiles);
+    rings.tiles = add(k, sized->tiles, sized->own_tiles);
+  }
+  return rings;
 }
 
 void attend_size_all(struct ir *k, struct attend *a) {

@@ -22,20 +22,28 @@ static int entries(const struct attend *a) { /* of a list, per tile */
 /* The list of an item, read one tile ahead of its use. Rows are padded, so that what follows the
    last tile's entries is readable. */
 struct cursor {
-  val list; /* null when dense: tile t is rows [tile_k t, tile_k (t + 1)) */
+  val list;  /* null when dense: tile t is rows [tile_k t, tile_k (t + 1)) */
+  val other; /* pairs: entries from the list of the first query block to that of the second */
   struct var next[ATTEND_MAX_BOXES];
 };
 
-/* The entries of tile |tile|. What is not listed (taylor 1) begins with a new tile, but right
-   behind the last listed entry. */
+/* The entries of tile |tile|. What is not listed (taylor 1) begins with a new tile, but right behind
+   the last listed entry. Pairs: behind the shared tiles a tile of the first list, one of the second,
+   and so on. */
 static void cursor_read(struct ir *k, const struct attend *a, const struct cursor *c, val tile) {
-  val unused = {0};
+  val unused = {0}, first = mul_const(k, tile, entries(a));
   if (a->plan->linear) {
     unused = sub(k, mul_const(k, a->exact_tiles, entries(a)), a->count);
     unused = choose(k, is_ge(k, tile, a->exact_tiles), unused, i32(k, 0));
   }
+  if (a->plan->pairs) {
+    val own = smax(k, sub(k, tile, a->shared_tiles), i32(k, 0));
+    val behind = shift_right(k, add_const(k, own, 1), i32(k, 1));
+    val second = mul(k, bit_and(k, own, i32(k, 1)), c->other);
+    first = add(k, mul_const(k, sub(k, tile, behind), entries(a)), second);
+  }
   for (int i = 0; i < entries(a); i++) {
-    val position = add_const(k, mul_const(k, tile, entries(a)), i);
+    val position = add_const(k, first, i);
     if (a->plan->linear) {
       position = sub(k, position, unused);
     }
@@ -52,10 +60,16 @@ static struct cursor cursor_new(struct ir *k, const struct attend *a) {
 }
 
 static void cursor_open(struct ir *k, const struct attend *a, struct cursor *c, val item) {
-  if (!a->plan->dense) {
-    c->list = attend_list(k, item);
-    cursor_read(k, a, c, i32(k, 0));
+  if (a->plan->dense) {
+    return;
   }
+  val row = attend_list_row(k, a, item, i32(k, 0));
+  c->list = attend_list(k, row);
+  if (a->plan->pairs) {
+    val rows = sub(k, attend_list_row(k, a, item, i32(k, 1)), row);
+    c->other = mul(k, rows, ARG(list_stride));
+  }
+  cursor_read(k, a, c, i32(k, 0));
 }
 
 struct tile_rows { /* where the boxes of a tile come from */
@@ -107,10 +121,40 @@ static void load_stage(struct ir *k, const struct attend *a, const struct ring *
   ring_advance(k, ring, where);
 }
 
+/* The tiles of a pair, each kind in a loop of its own: its list leaves no registers for both. */
+static void load_pairs(struct ir *k, const struct attend *a, const struct ring *ring,
+                       struct ring_place *where, const struct cursor *cursor, struct item item,
+                       val exact_map, val mean_map, val variance_map) {
+  val row[ATTEND_MAX_BOXES];
+  FOR (k, t, i32(k, 0), a->exact_tiles) {
+    for (int i = 0; i < boxes(a); i++) {
+      row[i] = listed_row(k, a, cursor, i);
+    }
+    cursor_read(k, a, cursor, add_const(k, t, 1));
+    load_stage(k, a, ring, where, exact_map, item.kv, row);
+  }
+  if (!a->plan->means) {
+    return;
+  }
+  FOR (k, t, i32(k, 0), sub(k, a->tiles, a->exact_tiles)) {
+    for (int i = 0; i < boxes(a); i++) {
+      row[i] = add_const(k, mul_const(k, t, a->plan->tile_k), BOX_ROWS * i);
+    }
+    load_stage(k, a, ring, where, mean_map, item.kv, row);
+    if (!is_null(variance_map)) {
+      load_stage(k, a, ring, where, variance_map, item.kv, row);
+    }
+  }
+}
+
 /* |variance_map|: null, or what follows every stage of means. */
 static void load_tiles(struct ir *k, const struct attend *a, const struct ring *ring,
                        struct ring_place *where, const struct cursor *cursor, struct item item,
                        val exact_map, val mean_map, val variance_map) {
+  if (a->plan->pairs) {
+    load_pairs(k, a, ring, where, cursor, item, exact_map, mean_map, variance_map);
+    return;
+  }
   FOR (k, t, i32(k, 0), a->tiles) {
     struct tile_rows rows = cursor_take(k, a, cursor, t);
     val map = is_null(rows.is_mean) ? exact_map : choose(k, rows.is_mean, mean_map, exact_map);
@@ -152,12 +196,16 @@ void attend_produce_queries_and_keys(struct ir *k, const struct attend *a) {
   FOR_STEP(k, index, a->first, ARG(items), a->step) {
     struct item item = attend_item(k, a, index);
     struct attend sized = attend_sized(k, a, attend_extent(k, a, index));
+    sized = attend_in_rings(k, &sized);
     cursor_open(k, &sized, &cursor, index);
     load_queries(k, a, &query, item);
     load_tiles(k, &sized, &a->keys, &key, &cursor, item, ARG(k), ARG(k_mean), variance);
   }
   ring_pass_empty(k, &a->queries, &query);
   ring_pass_empty(k, &a->keys, &key);
+  if (a->plan->pairs) { /* each warpgroup may expect one of its own */
+    ring_pass_empty(k, &a->keys, &key);
+  }
 }
 
 int attend_h_stages(const struct plan_attend *plan) {
@@ -182,6 +230,7 @@ void attend_produce_values(struct ir *k, const struct attend *a) {
   FOR_STEP(k, index, a->first, ARG(items), a->step) {
     struct item item = attend_item(k, a, index);
     struct attend sized = attend_sized(k, a, attend_extent(k, a, index));
+    sized = attend_in_rings(k, &sized);
     cursor_open(k, &sized, &cursor, index);
     load_tiles(k, &sized, &a->values, &value, &cursor, item, ARG(v), ARG(v_mean), (val){0});
     load_h(k, a, &value, item);

@@ -42,10 +42,20 @@ struct slot ring_next(struct ir *k, const struct ring *ring, struct slot slot) {
                        bit_xor(k, slot.phase, widen_bool(k, wraps))};
 }
 
+struct slot ring_after(struct ir *k, const struct ring *ring, struct slot slot, val steps) {
+  val stage = add(k, slot.stage, steps), stages = i32(k, ring->stages);
+  val wraps = is_ge(k, stage, stages);
+  return (struct slot){choose(k, wraps, sub(k, stage, stages), stage),
+                       bit_xor(k, slot.phase, widen_bool(k, wraps))};
+}
+
+void ring_go(struct ir *k, struct ring_place *place, struct slot slot) {
+  set(k, place->stage, slot.stage);
+  set(k, place->phase, slot.phase);
+}
+
 void ring_advance(struct ir *k, const struct ring *ring, struct ring_place *place) {
-  struct slot next = ring_next(k, ring, ring_slot(k, place));
-  set(k, place->stage, next.stage);
-  set(k, place->phase, next.phase);
+  ring_go(k, place, ring_next(k, ring, ring_slot(k, place)));
 }
 
 void ring_acquire(struct ir *k, const struct ring *ring, struct slot slot) {
@@ -78,6 +88,11 @@ void ring_release(struct ir *k, const struct ring *ring, struct slot slot) {
 
 void ring_release_if(struct ir *k, const struct ring *ring, struct slot slot, val condition) {
   mbarrier_arrive_if(k, barrier(k, ring, slot.stage, true), condition);
+}
+
+void ring_release_times_if(struct ir *k, const struct ring *ring, struct slot slot, val times,
+                           val condition) {
+  mbarrier_arrive_times_if(k, barrier(k, ring, slot.stage, true), times, condition);
 }
 
 val ring_address(struct ir *k, const struct ring *ring, struct slot slot) {

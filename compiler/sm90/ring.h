@@ -42,6 +42,9 @@ struct slot ring_slot(struct ir *k, const struct ring_place *place);
 void ring_advance(struct ir *k, const struct ring *ring, struct ring_place *place);
 /* The slot after |slot|, without moving. */
 struct slot ring_next(struct ir *k, const struct ring *ring, struct slot slot);
+/* The slot |steps| after |slot|, at most all stages of them. */
+struct slot ring_after(struct ir *k, const struct ring *ring, struct slot slot, val steps);
+void ring_go(struct ir *k, struct ring_place *place, struct slot slot);
 
 void ring_acquire(struct ir *k, const struct ring *ring, struct slot slot);
 void ring_expect(struct ir *k, const struct ring *ring, struct slot slot, int bytes);
@@ -54,6 +57,8 @@ void ring_wait(struct ir *k, const struct ring *ring, struct slot slot);
 void ring_release(struct ir *k, const struct ring *ring,
                   struct slot slot); /* by the calling thread */
 void ring_release_if(struct ir *k, const struct ring *ring, struct slot slot, val condition);
+void ring_release_times_if(struct ir *k, const struct ring *ring, struct slot slot, val times,
+                           val condition);
 val ring_address(struct ir *k, const struct ring *ring, struct slot slot); /* i32, of the stage */
 
 #endif

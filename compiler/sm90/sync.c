@@ -75,6 +75,12 @@ void mbarrier_arrive_if(struct ir *k, val barrier, val condition) {
   }
 }
 
+void mbarrier_arrive_times_if(struct ir *k, val barrier, val times, val condition) {
+  IF (k, condition) {
+    OP(k, "nvvm.mbarrier.arrive", k->i64, "", barrier, times);
+  }
+}
+
 void mbarrier_wait(struct ir *k, val barrier, val parity) {
   OP(k, "nvvm.mbarrier.try_wait.parity", NO_TYPE, "", barrier, parity, i32(k, WAIT_TICKS));
 }

@@ -37,6 +37,7 @@ void mbarrier_expect(struct ir *k, val barrier,
 /* Where |condition| holds; predicated, not branched: a branch in a consumer's loop takes the whole
    loop off the uniform datapath (48 moves more per tile). */
 void mbarrier_arrive_if(struct ir *k, val barrier, val condition);
+void mbarrier_arrive_times_if(struct ir *k, val barrier, val times, val condition);
 void mbarrier_arrive(struct ir *k, val barrier);
 void mbarrier_wait(struct ir *k, val barrier, val parity);
 

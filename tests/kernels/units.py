@@ -132,9 +132,11 @@ class Units:
                     barrier.bytes += int(count(w)[lane])
                     barrier.arrive()
         else:
+            count = self.get(o[2] if len(o) > 2 else "1", U32)
+
             def run(w):
                 for lane in np.flatnonzero(w.mask):
-                    w.cta.mbarriers[int(address(w)[lane])].arrive()
+                    w.cta.mbarriers[int(address(w)[lane])].arrive(int(count(w)[lane]))
         return run
 
     @staticmethod
