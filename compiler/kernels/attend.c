@@ -88,6 +88,8 @@ struct rows {     /* the state of a warpgroup's 64 query rows */
   struct frag s, o;
   struct frag_a q; /* two streams: the query rows */
   struct frag_a p, p_next, gq, q_square;
+  struct frag s_half; /* left half of s, and of p below */
+  struct frag_a p_half, p_next_half;
   struct rowvec m, l, g;
   struct var length, count, shared; /* extent of the item at hand */
 };
@@ -152,24 +154,24 @@ static void square_queries(struct ir *k, const struct attend *a, struct rows *x)
   frag_a_square(k, &x->q_square, a->plan->type == TYPE_FP16 ? 1.0 / PISA_FP16_VARIANCE_GAIN : 1);
 }
 
-/* s = q k^T (+ q^2 |variance|^T, NULL: not) */
-static void scores(struct ir *k, const struct attend *a, struct rows *x, struct slot query,
-                   struct slot key, const struct slot *variance) {
+/* |s|, all of x->s or its left half, = q k^T (+ q^2 |variance|^T, NULL: not) */
+static void scores(struct ir *k, const struct attend *a, struct rows *x, const struct frag *s,
+                   struct slot query, struct slot key, const struct slot *variance) {
   const int steps = a->plan->head_dim / K_STEP;
   struct tile keys = attend_kv_tile(k, a, &a->keys, key);
   struct operand kb = tile_k_major(k, &keys);
   wgmma_fence(k);
   if (keeps_q(a)) {
-    wgmma_rs(k, &x->s, WGMMA_FRESH, &x->q, 0, &kb, steps);
+    wgmma_rs(k, s, WGMMA_FRESH, &x->q, 0, &kb, steps);
   } else {
     struct tile q = attend_query_tile(k, a, query, x->group);
     struct operand qa = tile_k_major(k, &q);
-    wgmma_ss(k, &x->s, WGMMA_FRESH, &qa, &kb, steps);
+    wgmma_ss(k, s, WGMMA_FRESH, &qa, &kb, steps);
   }
   if (variance) {
     struct tile spread = attend_kv_tile(k, a, &a->keys, *variance);
     struct operand vb = tile_k_major(k, &spread);
-    wgmma_rs(k, &x->s, WGMMA_ACCUMULATE, &x->q_square, 0, &vb, steps);
+    wgmma_rs(k, s, WGMMA_ACCUMULATE, &x->q_square, 0, &vb, steps);
   }
   wgmma_commit(k);
 }
@@ -204,12 +206,51 @@ static void softmax_first(struct ir *k, const struct attend *a, struct rows *x) 
   frag_to_a(k, &x->p_next, &x->s);
 }
 
-/* Any other tile; returns f, the factor of everything summed before. */
+/* The scores of a tile other than an item's first: all of x->s, its left half, or both halves with
+   a mask each. */
+struct columns {
+  struct frag s;
+  struct frag_a p_next;
+  struct frag part[2];
+  struct tile_mask mask[2]; /* of each part */
+  int parts;
+  struct frag_blocks linear; /* of linear tiles, in place of masks */
+};
+
+static struct columns columns_of(struct ir *k, const struct attend *a, const struct rows *x,
+                                 enum tile_kind kind, val row, val tile) {
+  struct columns c = {.s = x->s, .p_next = x->p_next, .part = {x->s}, .parts = 1};
+  val unit = mul_const(k, tile, 2);
+  if (kind == TILE_UNITS) {
+    for (c.parts = 0; c.parts < 2; c.parts++) {
+      c.part[c.parts] = frag_columns(&x->s, ATTEND_UNIT * c.parts, ATTEND_UNIT);
+      val mine = add_const(k, unit, c.parts);
+      c.mask[c.parts] = attend_unit_mask(k, a, row, mine, c.parts == 0);
+    }
+  } else if (kind == TILE_HALF) {
+    c.s = c.part[0] = x->s_half;
+    c.p_next = x->p_next_half;
+    if (a->plan->means) {
+      c.mask[0] = attend_unit_mask(k, a, row, unit, false);
+    }
+  } else if (kind == TILE_LINEAR) {
+    c.linear = attend_linear_columns(k, a, row, tile);
+  } else if (kind != TILE_FULL) {
+    c.mask[0] = attend_mask(k, a, kind, row, tile);
+  }
+  return c;
+}
+
+static bool is_masked(const struct attend *a, enum tile_kind kind) {
+  return kind == TILE_HALF ? a->plan->means : kind != TILE_FULL && kind != TILE_LINEAR;
+}
+
+/* Softmax of such a tile; returns f, the factor of everything summed before. */
 static struct rowval softmax_step(struct ir *k, const struct attend *a, struct rows *x,
-                                  val counts_as_tail, bool may_be_empty) {
+                                  const struct columns *columns, bool may_be_empty) {
   val c = ARG(scale_log2);
   struct rowval before = rowvec_get(k, &x->m), l = rowvec_get(k, &x->l), g = rowvec_get(k, &x->g);
-  struct rowval m = frag_row_max(k, &x->s), f;
+  struct rowval m = frag_row_max(k, &columns->s), f;
   for (int r = 0; r < FRAG_ROWS; r++) {
     m.r[r] = maximum(k, m.r[r], before.r[r]);
   }
@@ -217,34 +258,46 @@ static struct rowval softmax_step(struct ir *k, const struct attend *a, struct r
   for (int r = 0; r < FRAG_ROWS; r++) {
     f.r[r] = exp2_approx(k, fused(k, before.r[r], c, offset.r[r]));
   }
-  struct rowval sums = frag_exp2(k, &x->s, c, offset, a->plan->fma_exp2);
-  for (int r = 0; r < FRAG_ROWS; r++) {
-    l.r[r] = fused(k, l.r[r], f.r[r], sums.r[r]);
-    if (!is_null(counts_as_tail)) {
-      val tail = choose(k, counts_as_tail, sums.r[r], f32(k, 0));
-      g.r[r] = fused(k, g.r[r], f.r[r], tail);
+  for (int part = 0; part < columns->parts; part++) {
+    const struct tile_mask *mask = &columns->mask[part];
+    struct rowval sums = frag_exp2(k, &columns->part[part], c, offset, a->plan->fma_exp2);
+    for (int r = 0; r < FRAG_ROWS; r++) {
+      l.r[r] = part == 0 ? fused(k, l.r[r], f.r[r], sums.r[r]) : add(k, l.r[r], sums.r[r]);
+      if (mask->counts_as_tail) {
+        val tail =
+            is_null(mask->is_mean) ? sums.r[r] : choose(k, mask->is_mean, sums.r[r], f32(k, 0));
+        g.r[r] = part == 0 ? fused(k, g.r[r], f.r[r], tail) : add(k, g.r[r], tail);
+      }
     }
   }
   rowvec_set(k, &x->m, m);
   rowvec_set(k, &x->l, l);
   rowvec_set(k, &x->g, g);
-  frag_to_a(k, &x->p_next, &x->s);
+  frag_to_a(k, &columns->p_next, &columns->s);
   return f;
+}
+
+/* From scores to p; returns f. */
+static struct rowval probabilities(struct ir *k, const struct attend *a, struct rows *x,
+                                   enum tile_kind kind, const struct columns *columns) {
+  if (kind == TILE_LINEAR) {
+    struct rowval f = attend_linear(k, a, &x->s, &x->m, &x->l, &columns->linear);
+    frag_to_a(k, &x->p_next, &x->s);
+    return f;
+  }
+  const bool masked = is_masked(a, kind);
+  for (int part = 0; masked && part < columns->parts; part++) {
+    attend_apply_mask(k, a, &columns->part[part], &columns->mask[part]);
+  }
+  return softmax_step(k, a, x, columns, a->plan->edge && masked);
 }
 
 /* Tile t: its scores while the values of tile t - 1 are accumulated. */
 static void tile_step(struct ir *k, const struct attend *a, struct rows *x, enum tile_kind kind,
-                      val item, val tile) {
+                      val row, val tile) {
   const bool spread = a->plan->second_order && kind == TILE_MEANS;
-  const bool masked = kind != TILE_FULL && kind != TILE_LINEAR;
   val own_before = attend_is_own(k, a, add_const(k, tile, -1)), own = attend_is_own(k, a, tile);
-  struct tile_mask mask = {0};
-  struct frag_blocks columns = {0};
-  if (kind == TILE_LINEAR) {
-    columns = attend_linear_columns(k, a, item, tile);
-  } else if (masked) {
-    mask = attend_mask(k, a, kind, item, tile);
-  }
+  struct columns columns = columns_of(k, a, x, kind, row, tile);
   struct slot key = ring_slot(k, &x->key), value = ring_slot(k, &x->value);
   struct slot variance = ring_next(k, &a->keys, key);
   ring_wait(k, &a->keys, key);
@@ -252,36 +305,27 @@ static void tile_step(struct ir *k, const struct attend *a, struct rows *x, enum
     ring_wait(k, &a->keys, variance);
   }
   turn_take(k, &x->turn);
-  scores(k, a, x, ring_slot(k, &x->query), key, spread ? &variance : NULL);
+  scores(k, a, x, &columns.s, ring_slot(k, &x->query), key, spread ? &variance : NULL);
   ring_wait(k, &a->values, value);
   wgmma_fence(k);
   accumulate(k, a, x, &x->p, 0, value);
   wgmma_commit(k);
   turn_pass(k, &x->turn);
 
-  wgmma_wait(k, 1, &x->s, 0, NULL);
+  wgmma_wait(k, 1, &columns.s, 0, NULL);
   release(k, x, &a->keys, key, own);
   advance(k, x, &a->keys, &x->key, own, attend_is_own(k, a, add_const(k, tile, 1)));
   if (spread) {
     release(k, x, &a->keys, variance, (val){0});
     ring_advance(k, &a->keys, &x->key);
   }
-  struct rowval f;
-  if (kind == TILE_LINEAR) {
-    f = attend_linear(k, a, &x->s, &x->m, &x->l, &columns);
-    frag_to_a(k, &x->p_next, &x->s);
-  } else {
-    if (masked) {
-      attend_apply_mask(k, a, &x->s, &mask);
-    }
-    f = softmax_step(k, a, x, mask.is_mean, a->plan->edge && masked);
-  }
+  struct rowval f = probabilities(k, a, x, kind, &columns);
 
   const struct frag_a *kept[] = {&x->p};
   wgmma_wait(k, 0, &x->o, 1, kept);
   release(k, x, &a->values, value, own_before);
   frag_scale_rows(k, &x->o, f);
-  frag_a_copy(k, &x->p, &x->p_next);
+  frag_a_copy(k, kind == TILE_HALF ? &x->p_half : &x->p, &columns.p_next);
   advance(k, x, &a->values, &x->value, own_before, own);
 }
 
@@ -348,7 +392,7 @@ static void open_first_item(struct ir *k, const struct attend *a, struct rows *x
   take_queries(k, a, x, query);
   ring_wait(k, &a->keys, key);
   turn_take(k, &x->turn);
-  scores(k, a, x, query, key, NULL);
+  scores(k, a, x, &x->s, query, key, NULL);
   turn_pass(k, &x->turn);
   wgmma_wait(k, 0, &x->s, 0, NULL);
   release_first(k, a, x, key);
@@ -433,13 +477,13 @@ static void last_values(struct ir *k, const struct attend *a, const struct rows 
 
 /* o += p v + (g q) Hsum; |value| holds v, the stages after it Hsum. */
 static void accumulate_last(struct ir *k, const struct attend *a, struct rows *x,
-                            const struct slot *value) {
+                            const struct frag_a *p, const struct slot *value) {
   const int h_stages = attend_h_stages(a->plan);
   for (int i = 0; i <= h_stages; i++) {
     ring_wait(k, &a->values, value[i]);
   }
   wgmma_fence(k);
-  accumulate(k, a, x, &x->p, 0, value[0]);
+  accumulate(k, a, x, p, 0, value[0]);
   for (int i = 0; i < h_stages; i++) {
     accumulate(k, a, x, &x->gq, i * a->plan->tile_k / K_STEP, value[1 + i]);
   }
@@ -447,9 +491,9 @@ static void accumulate_last(struct ir *k, const struct attend *a, struct rows *x
 }
 
 static void finish_last(struct ir *k, const struct attend *a, struct rows *x,
-                        const struct slot *value) {
+                        const struct frag_a *p, const struct slot *value) {
   const int h_stages = attend_h_stages(a->plan);
-  const struct frag_a *kept[] = {&x->p, &x->gq};
+  const struct frag_a *kept[] = {p, &x->gq};
   wgmma_wait(k, 0, &x->o, h_stages > 0 ? 2 : 1, kept);
   for (int i = 0; i <= h_stages; i++) {
     release(k, x, &a->values, value[i], i == 0 ? last_is_own(k, a) : (val){0});
@@ -473,9 +517,11 @@ static val next_item(struct ir *k, const struct attend *a, val index) {
   return smin(k, after, last);
 }
 
-/* The end of an item and the beginning of the next, which is of |next|'s size. */
-static void cross_to_next_item(struct ir *k, const struct attend *a, struct rows *x, val index,
-                               const struct attend *next) {
+/* The end of an item, whose last tile may be a half one, and the beginning of the next, which is of
+   |next|'s size. */
+static void cross_to_next_item(struct ir *k, const struct attend *a, struct rows *x, bool half,
+                               val index, const struct attend *next) {
+  const struct frag_a *p = half ? &x->p_half : &x->p;
   struct item item = attend_item(k, a, index);
   struct slot query = ring_slot(k, &x->query), next_query = ring_next(k, &a->queries, query);
   enter_item(k, next, x, &a->keys, &x->key);
@@ -491,8 +537,8 @@ static void cross_to_next_item(struct ir *k, const struct attend *a, struct rows
   take_queries(k, a, x, next_query);
   ring_wait(k, &a->keys, key);
   turn_take(k, &x->turn);
-  scores(k, a, x, next_query, key, NULL);
-  accumulate_last(k, a, x, value);
+  scores(k, a, x, &x->s, next_query, key, NULL);
+  accumulate_last(k, a, x, p, value);
   turn_pass(k, &x->turn);
   struct rowval sums = {{quad_sum(k, l.r[0]), quad_sum(k, l.r[1])}};
   struct rowval inverse = inverse_sums(k, a, sums);
@@ -503,7 +549,7 @@ static void cross_to_next_item(struct ir *k, const struct attend *a, struct rows
   mask_first(k, a, x, &mask);
   softmax_first(k, a, x);
 
-  finish_last(k, a, x, value);
+  finish_last(k, a, x, p, value);
   enter_item(k, next, x, &a->values, &x->value);
   frag_a_copy(k, &x->p, &x->p_next);
   store_output(k, a, x, item, query, inverse);
@@ -534,6 +580,11 @@ static struct rows rows_new(struct ir *k, const struct attend *a, val group) {
       .count = var_new(k, k->i32),
       .shared = var_new(k, k->i32),
   };
+  if (plan->half_tile) {
+    x.s_half = frag_columns(&x.s, 0, ATTEND_UNIT);
+    x.p_half = frag_a_columns(&x.p, 0, ATTEND_UNIT);
+    x.p_next_half = frag_a_columns(&x.p_next, 0, ATTEND_UNIT);
+  }
   return x;
 }
 
@@ -576,9 +627,22 @@ static void walk_masked_tiles(struct ir *k, const struct attend *a, struct rows 
   }
 }
 
+/* Whole tiles with means, then the half one of an odd number of units. */
+static void walk_units(struct ir *k, const struct attend *a, struct rows *x, bool half, val row) {
+  val whole = half ? add_const(k, a->tiles, -1) : a->tiles;
+  if (a->plan->means) {
+    FOR (k, t, a->full_tiles, whole) {
+      tile_step(k, a, x, TILE_UNITS, row, t);
+    }
+  }
+  if (half) {
+    tile_step(k, a, x, TILE_HALF, row, whole);
+  }
+}
+
 /* The extent of the next item is loaded behind the long loop, which has no register for it, and
    before the short one, which hides the time that takes. */
-static void consume_items(struct ir *k, const struct attend *a, struct rows *x) {
+static void consume_items(struct ir *k, const struct attend *a, struct rows *x, bool half) {
   struct extent first = uniform(k, attend_extent(k, a, a->first));
   struct attend sized = attend_sized(k, a, first);
   set_extent(k, x, first);
@@ -590,10 +654,14 @@ static void consume_items(struct ir *k, const struct attend *a, struct rows *x) 
     val row = attend_list_row(k, a, index, x->group);
     walk_full_tiles(k, &sized, x, row);
     struct extent next = attend_extent(k, a, next_item(k, a, index));
-    walk_masked_tiles(k, &sized, x, row);
+    if (a->plan->half_tile) {
+      walk_units(k, &sized, x, half, row);
+    } else {
+      walk_masked_tiles(k, &sized, x, row);
+    }
     next = uniform(k, next);
     struct attend next_sized = attend_sized(k, a, next);
-    cross_to_next_item(k, &sized, x, index, &next_sized);
+    cross_to_next_item(k, &sized, x, half, index, &next_sized);
     set_extent(k, x, next);
   }
 }
@@ -602,11 +670,20 @@ static void consume(struct ir *k, const struct attend *a) {
   val group = add_const(k, lanes_warpgroup(k, &a->lanes), -1);
   struct attend mine = attend_stream(k, a, group);
   struct rows x = rows_new(k, &mine, group);
-  if (a->plan->streams == 1) { /* the grid has no more CTAs than items */
-    consume_items(k, &mine, &x);
+  if (a->plan->half_tile) { /* two loops, whose bodies do not share registers; a condition that is
+                               not known to be alike in all lanes costs the uniform datapath */
+    val odd = warp_read(k, bit_and(k, a->units, i32(k, 1)), i32(k, 0));
+    IF (k, is_eq(k, odd, i32(k, 1))) {
+      consume_items(k, &mine, &x, true);
+    }
+    ELSE (k) {
+      consume_items(k, &mine, &x, false);
+    }
+  } else if (a->plan->streams == 1) { /* the grid has no more CTAs than items */
+    consume_items(k, &mine, &x, false);
   } else {
     IF (k, is_lt(k, mine.first, ARG(items))) {
-      consume_items(k, &mine, &x);
+      consume_items(k, &mine, &x, false);
     }
   }
   turn_close(k, &x.turn, group);

@@ -16,7 +16,13 @@
 
 #define ATTEND_ARG(name) (k->arg[PISA_ATTEND_##name])
 
-enum { ATTEND_GROUPS = 2, ATTEND_GROUP_ROWS = 64, ATTEND_MAX_WORDS = 4, ATTEND_MAX_BOXES = 2 };
+enum {
+  ATTEND_GROUPS = 2,
+  ATTEND_GROUP_ROWS = 64,
+  ATTEND_MAX_WORDS = 4,
+  ATTEND_MAX_BOXES = 2,
+  ATTEND_UNIT = 64
+};
 
 struct attend { /* what both roles know */
   const struct plan_attend *plan;
@@ -30,6 +36,7 @@ struct attend { /* what both roles know */
   val length, count;                  /* keys of its sequence; entries of its list */
   val k_blocks, last_length;          /* blocks of its sequence, tokens in the last one */
   val exact_tiles, full_tiles, tiles; /* full: exact tiles without a masked column */
+  val units;                          /* half tiles: exact blocks, and means by the 64 */
   val shared_tiles, own_tiles;        /* pairs: the exact tiles of both lists, then those of each */
 };
 
@@ -80,12 +87,26 @@ void attend_produce_values(struct ir *k, const struct attend *a);
 struct tile_mask {
   val words[ATTEND_MAX_WORDS]; /* bit c: column c of the tile is not to be seen */
   struct mask_bias bias;
-  val is_mean; /* null: never */
+  bool counts_as_tail; /* g counts the columns, */
+  val is_mean;         /* where this is; null: always */
 };
-/* EITHER: exact or means. LINEAR: unlisted blocks, token by token. */
-enum tile_kind { TILE_FULL, TILE_EXACT, TILE_MEANS, TILE_EITHER, TILE_LINEAR };
+/* EITHER: exact or means. LINEAR: unlisted blocks, token by token. UNITS: a unit that may be exact,
+   then one of means. HALF: the last unit of all, alone. */
+enum tile_kind {
+  TILE_FULL,
+  TILE_EXACT,
+  TILE_MEANS,
+  TILE_EITHER,
+  TILE_LINEAR,
+  TILE_UNITS,
+  TILE_HALF
+};
 struct tile_mask attend_mask(struct ir *k, const struct attend *a, enum tile_kind kind, val item,
                              val tile);
+/* Of a unit of 64 columns: listed block |unit|, or behind all those 64 means. |may_be_exact|: it is
+   not known to be means. */
+struct tile_mask attend_unit_mask(struct ir *k, const struct attend *a, val row, val unit,
+                                  bool may_be_exact);
 void attend_apply_mask(struct ir *k, const struct attend *a, const struct frag *s,
                        const struct tile_mask *mask);
 

@@ -49,6 +49,14 @@ static void size(struct ir *k, struct attend *a) {
   if (plan->edge) {
     a->exact_tiles = smax(k, a->exact_tiles, i32(k, 1));
   }
+  if (plan->half_tile) {
+    a->units = a->count;
+    if (plan->means) {
+      a->units = add(k, a->units, ceil_div(k, a->k_blocks, ATTEND_UNIT));
+    }
+    a->tiles = ceil_div(k, a->units, 2);
+    return;
+  }
   a->tiles = a->exact_tiles;
   if (plan->linear) {
     val rest = sub(k, a->k_blocks, a->count);

@@ -27,9 +27,9 @@ struct cursor {
   struct var next[ATTEND_MAX_BOXES];
 };
 
-/* The entries of tile |tile|. What is not listed (taylor 1) begins with a new tile, but right behind
-   the last listed entry. Pairs: behind the shared tiles a tile of the first list, one of the second,
-   and so on. */
+/* The entries of tile |tile|. What is not listed (taylor 1) begins with a new tile, but right
+   behind the last listed entry. Pairs: behind the shared tiles a tile of the first list, one of the
+   second, and so on. */
 static void cursor_read(struct ir *k, const struct attend *a, const struct cursor *c, val tile) {
   val unused = {0}, first = mul_const(k, tile, entries(a));
   if (a->plan->linear) {
@@ -147,10 +147,52 @@ static void load_pairs(struct ir *k, const struct attend *a, const struct ring *
   }
 }
 
+/* The tiles of units: whole exact ones; then up to two units each, every unit of its own kind. */
+static void load_units(struct ir *k, const struct attend *a, const struct ring *ring,
+                       struct ring_place *where, const struct cursor *cursor, struct item item,
+                       val exact_map, val mean_map) {
+  val row[ATTEND_MAX_BOXES];
+  FOR (k, t, i32(k, 0), a->full_tiles) {
+    for (int i = 0; i < boxes(a); i++) {
+      row[i] = listed_row(k, a, cursor, i);
+    }
+    cursor_read(k, a, cursor, add_const(k, t, 1));
+    load_stage(k, a, ring, where, exact_map, item.kv, row);
+  }
+  FOR (k, t, a->full_tiles, a->tiles) {
+    struct slot slot = ring_slot(k, where);
+    val unit = mul_const(k, t, 2), has_second = is_lt(k, add_const(k, unit, 1), a->units);
+    val bytes = choose(k, has_second, i32(k, ring->stage_bytes), i32(k, ring->stage_bytes / 2));
+    ring_acquire(k, ring, slot);
+    ring_expect_bytes(k, ring, slot, bytes);
+    val is_exact = is_lt(k, unit, a->count), map = exact_map;
+    val first_mean = mul_const(k, sub(k, unit, a->count), ATTEND_UNIT);
+    row[0] = listed_row(k, a, cursor, 0);
+    row[1] = add_const(k, first_mean, ATTEND_UNIT);
+    if (a->plan->means) {
+      row[0] = choose(k, is_exact, row[0], first_mean);
+      map = choose(k, is_exact, exact_map, mean_map);
+    }
+    struct tile tile = attend_kv_tile(k, a, ring, slot);
+    tma_load_rows(k, &tile, 0, map, place_row(item.kv, row[0]), ring_full(k, ring, slot));
+    if (a->plan->means) {
+      IF (k, has_second) {
+        struct place4 second = place_row(item.kv, row[1]);
+        tma_load_rows(k, &tile, BOX_ROWS, mean_map, second, ring_full(k, ring, slot));
+      }
+    }
+    ring_advance(k, ring, where);
+  }
+}
+
 /* |variance_map|: null, or what follows every stage of means. */
 static void load_tiles(struct ir *k, const struct attend *a, const struct ring *ring,
                        struct ring_place *where, const struct cursor *cursor, struct item item,
                        val exact_map, val mean_map, val variance_map) {
+  if (a->plan->half_tile) {
+    load_units(k, a, ring, where, cursor, item, exact_map, mean_map);
+    return;
+  }
   if (a->plan->pairs) {
     load_pairs(k, a, ring, where, cursor, item, exact_map, mean_map, variance_map);
     return;

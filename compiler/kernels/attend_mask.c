@@ -50,22 +50,27 @@ static void short_mean(struct ir *k, const struct attend *a, struct tile_mask *m
   mask->bias.short_bias = length_bias(k, log2_approx(k, to_float(k, a->last_length)));
 }
 
-/* The words of mean tile |mean_tile| in the item's mask row. */
-static void selected_words(struct ir *k, const struct attend *a, val item, val mean_tile,
-                           val *words) {
-  val first = mul(k, widen(k, item), widen(k, ARG(mask_words)));
-  val word = mul_const(k, smax(k, mean_tile, i32(k, 0)), words_of(a));
-  val row = at(k, ARG(masks), mul_const(k, add(k, first, widen(k, word)), 4));
-  if (words_of(a) == 4) {
-    val four = load(k, k->i32x4, row, 16);
+/* |n| words of mask row |row|, from word |first| on, a multiple of n. */
+static void mask_words(struct ir *k, val row, val first, int n, val *words) {
+  val row_0 = mul(k, widen(k, row), widen(k, ARG(mask_words)));
+  val address = at(k, ARG(masks), mul_const(k, add(k, row_0, widen(k, first)), 4));
+  if (n == 4) {
+    val four = load(k, k->i32x4, address, 16);
     for (int w = 0; w < 4; w++) {
       words[w] = element(k, four, w, k->i32);
     }
     return;
   }
-  for (int w = 0; w < words_of(a); w++) {
-    words[w] = load(k, k->i32, at_const(k, row, 4 * w), 4);
+  for (int w = 0; w < n; w++) {
+    words[w] = load(k, k->i32, at_const(k, address, 4 * w), 4);
   }
+}
+
+/* The words of mean tile |mean_tile| in the item's mask row. */
+static void selected_words(struct ir *k, const struct attend *a, val item, val mean_tile,
+                           val *words) {
+  val first = mul_const(k, smax(k, mean_tile, i32(k, 0)), words_of(a));
+  mask_words(k, item, first, words_of(a), words);
 }
 
 static double log2_of(int power_of_two) {
@@ -80,7 +85,7 @@ static struct tile_mask mask_of_exact(struct ir *k, const struct attend *a, val 
 
 static struct tile_mask mask_of_means(struct ir *k, const struct attend *a, val item, val mean_tile,
                                       val is_mean) {
-  struct tile_mask mask = {.is_mean = is_mean};
+  struct tile_mask mask = {.counts_as_tail = true, .is_mean = is_mean};
   selected_words(k, a, item, mean_tile, mask.words);
   mask.bias.bias = length_bias(k, f32(k, log2_of(a->plan->block)));
   if (a->plan->edge) {
@@ -108,8 +113,28 @@ struct tile_mask attend_mask(struct ir *k, const struct attend *a, enum tile_kin
   return means;
 }
 
+struct tile_mask attend_unit_mask(struct ir *k, const struct attend *a, val row, val unit,
+                                  bool may_be_exact) {
+  const int words = ATTEND_UNIT / 32;
+  struct tile_mask mask = {.counts_as_tail = true};
+  mask.bias.bias = length_bias(k, f32(k, log2_of(a->plan->block)));
+  val mean = sub(k, unit, a->count), first = mul_const(k, mean, words);
+  if (may_be_exact) {
+    first = smax(k, first, i32(k, 0));
+  }
+  mask_words(k, row, first, words, mask.words);
+  if (may_be_exact) {
+    mask.is_mean = is_ge(k, mean, i32(k, 0));
+    mask.bias.bias = choose(k, mask.is_mean, mask.bias.bias, f32(k, 0));
+    for (int w = 0; w < words; w++) {
+      mask.words[w] = choose(k, mask.is_mean, mask.words[w], i32(k, 0));
+    }
+  }
+  return mask;
+}
+
 void attend_apply_mask(struct ir *k, const struct attend *a, const struct frag *s,
                        const struct tile_mask *mask) {
-  struct column_mask columns = column_mask_new(k, words_of(a), mask->words, &a->lanes);
+  struct column_mask columns = column_mask_new(k, s->columns / 32, mask->words, &a->lanes);
   frag_mask_columns(k, s, &columns, &mask->bias);
 }

@@ -30,6 +30,24 @@ struct frag_a frag_a_new(struct ir *k, int columns) {
   return a;
 }
 
+struct frag frag_columns(const struct frag *f, int first, int columns) {
+  struct frag part = {.columns = columns};
+  assert(first % 8 == 0 && columns % 8 == 0 && first + columns <= f->columns);
+  for (int i = 0; i < registers(&part); i++) {
+    part.r[i] = f->r[first / 2 + i];
+  }
+  return part;
+}
+
+struct frag_a frag_a_columns(const struct frag_a *a, int first, int columns) {
+  struct frag_a part = {.columns = columns};
+  assert(first % K_STEP == 0 && columns % K_STEP == 0 && first + columns <= a->columns);
+  for (int i = 0; i < registers_a(&part); i++) {
+    part.r[i] = a->r[first / 4 + i];
+  }
+  return part;
+}
+
 struct rowvec rowvec_new(struct ir *k) {
   return (struct rowvec){{var_new(k, k->f32), var_new(k, k->f32)}};
 }

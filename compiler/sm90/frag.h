@@ -52,6 +52,9 @@ struct rowval { /* the same as values of this moment */
 
 struct frag frag_new(struct ir *k, int columns);
 struct frag_a frag_a_new(struct ir *k, int columns);
+/* Columns [first, first + columns) as a fragment of its own: the same registers. */
+struct frag frag_columns(const struct frag *f, int first, int columns);
+struct frag_a frag_a_columns(const struct frag_a *a, int first, int columns);
 struct rowvec rowvec_new(struct ir *k);
 void frag_clear(struct ir *k, const struct frag *f);
 void frag_a_copy(struct ir *k, const struct frag_a *to, const struct frag_a *from);

@@ -64,6 +64,10 @@ void ring_acquire(struct ir *k, const struct ring *ring, struct slot slot) {
 }
 
 void ring_expect(struct ir *k, const struct ring *ring, struct slot slot, int bytes) {
+  ring_expect_bytes(k, ring, slot, i32(k, bytes));
+}
+
+void ring_expect_bytes(struct ir *k, const struct ring *ring, struct slot slot, val bytes) {
   mbarrier_expect(k, ring_full(k, ring, slot), bytes);
 }
 

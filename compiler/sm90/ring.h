@@ -48,6 +48,7 @@ void ring_go(struct ir *k, struct ring_place *place, struct slot slot);
 
 void ring_acquire(struct ir *k, const struct ring *ring, struct slot slot);
 void ring_expect(struct ir *k, const struct ring *ring, struct slot slot, int bytes);
+void ring_expect_bytes(struct ir *k, const struct ring *ring, struct slot slot, val bytes);
 /* A stage without data, so that consumers may run one step past the end without asking whether
  * there is one. */
 void ring_pass_empty(struct ir *k, const struct ring *ring, struct ring_place *place);

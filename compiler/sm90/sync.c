@@ -61,8 +61,8 @@ void mbarrier_init_done(struct ir *k) {
   OP0(k, "nvvm.fence.mbarrier.init", NO_TYPE, "");
 }
 
-void mbarrier_expect(struct ir *k, val barrier, int bytes) {
-  OP(k, "nvvm.mbarrier.arrive.expect_tx", NO_TYPE, "", barrier, i32(k, bytes));
+void mbarrier_expect(struct ir *k, val barrier, val bytes) {
+  OP(k, "nvvm.mbarrier.arrive.expect_tx", NO_TYPE, "", barrier, bytes);
 }
 
 void mbarrier_arrive(struct ir *k, val barrier) {

@@ -33,7 +33,7 @@ void mbarrier_init(struct ir *k, val barrier, int arrivals);
 void mbarrier_init_done(
     struct ir *k); /* makes the inits visible to the copy engine; then cta_sync */
 void mbarrier_expect(struct ir *k, val barrier,
-                     int bytes); /* one arrival, and so many bytes to come */
+                     val bytes); /* one arrival, and so many bytes to come */
 /* Where |condition| holds; predicated, not branched: a branch in a consumer's loop takes the whole
    loop off the uniform datapath (48 moves more per tile). */
 void mbarrier_arrive_if(struct ir *k, val barrier, val condition);

@@ -54,6 +54,7 @@ static struct spec spec_of(char **word, int n_words) {
   spec.route.always_window = strstr(word[TERM], "_window") != NULL;
   spec.route.budget = strstr(word[TERM], "_threshold") ? BUDGET_THRESHOLD : BUDGET_DENSITY;
   spec.route.variance = strstr(word[TERM], "_full") ? VARIANCE_FULL : VARIANCE_DIAGONAL;
+  spec.half_tile = strstr(word[TERM], "_half") != NULL;
   spec.lists = strstr(word[TERM], "_union") ? LISTS_UNION : LISTS_SEPARATE;
   return spec;
 }
