@@ -98,6 +98,16 @@ static bool keeps_q(const struct attend *a) {
   return a->plan->streams > 1;
 }
 
+/* Whether the last tile of an item, and what follows it (Hsum, the next item), is in a stage of the
+   warpgroup's own. */
+static val last_is_own(struct ir *k, const struct attend *a) {
+  return attend_is_own(k, a, add_const(k, a->tiles, -1));
+}
+
+static val end_is_own(struct ir *k, const struct attend *a) {
+  return a->plan->pairs ? i32(k, 0) : (val){0};
+}
+
 /* One arrival per consumer warp, or two for the warpgroup that has no use for the stage: |own| is
    1. The number varies and nothing branches. */
 static void release(struct ir *k, const struct rows *x, const struct ring *ring, struct slot slot,
@@ -106,6 +116,19 @@ static void release(struct ir *k, const struct rows *x, const struct ring *ring,
     ring_release_if(k, ring, slot, x->is_lane_0);
   } else {
     ring_release_times_if(k, ring, slot, add_const(k, own, 1), x->is_lane_0);
+  }
+}
+
+/* The same beside another one. LLVM may make a branch of the two, which in these kernels takes all
+   tiles off the uniform datapath. Not for the values of a tile: the copies of p behind them would
+   move before the wait (C7513). */
+static void release_aside(struct ir *k, const struct attend *a, const struct rows *x,
+                          const struct ring *ring, struct slot slot, val own) {
+  if (a->plan->half_tile || (a->plan->second_order && a->plan->streams == 1)) {
+    val times = is_null(own) ? i32(k, 1) : add_const(k, own, 1);
+    ring_release_predicated(k, ring, slot, times, x->is_lane_0);
+  } else {
+    release(k, x, ring, slot, own);
   }
 }
 
@@ -313,10 +336,10 @@ static void tile_step(struct ir *k, const struct attend *a, struct rows *x, enum
   turn_pass(k, &x->turn);
 
   wgmma_wait(k, 1, &columns.s, 0, NULL);
-  release(k, x, &a->keys, key, own);
+  release_aside(k, a, x, &a->keys, key, own);
   advance(k, x, &a->keys, &x->key, own, attend_is_own(k, a, add_const(k, tile, 1)));
   if (spread) {
-    release(k, x, &a->keys, variance, (val){0});
+    release_aside(k, a, x, &a->keys, variance, end_is_own(k, a));
     ring_advance(k, &a->keys, &x->key);
   }
   struct rowval f = probabilities(k, a, x, kind, &columns);
@@ -459,19 +482,14 @@ static void weigh_queries(struct ir *k, const struct attend *a, struct rows *x, 
   frag_a_scale_rows(k, &x->gq, tail_mass(k, a, rowvec_get(k, &x->g)));
 }
 
-static val last_is_own(struct ir *k, const struct attend *a) {
-  return attend_is_own(k, a, add_const(k, a->tiles, -1));
-}
-
-/* The stages that the end of an item reads of the value ring: its last tile, Hsum, and the one
-   behind them. */
+/* The stages that the end of an item reads of the value ring: its last tile, then Hsum. */
 static void last_values(struct ir *k, const struct attend *a, const struct rows *x,
                         struct slot *value) {
-  val own = last_is_own(k, a), not_own = a->plan->pairs ? i32(k, 0) : (val){0};
+  val own = last_is_own(k, a);
   value[0] = ring_slot(k, &x->value);
-  value[1] = slot_after(k, x, &a->values, value[0], own, not_own);
-  for (int i = 1; i <= attend_h_stages(a->plan); i++) {
-    value[1 + i] = ring_next(k, &a->values, value[i]);
+  for (int i = 0; i < attend_h_stages(a->plan); i++) {
+    value[1 + i] = slot_after(k, x, &a->values, value[i], own, end_is_own(k, a));
+    own = end_is_own(k, a);
   }
 }
 
@@ -495,10 +513,12 @@ static void finish_last(struct ir *k, const struct attend *a, struct rows *x,
   const int h_stages = attend_h_stages(a->plan);
   const struct frag_a *kept[] = {p, &x->gq};
   wgmma_wait(k, 0, &x->o, h_stages > 0 ? 2 : 1, kept);
+  val own = last_is_own(k, a);
   for (int i = 0; i <= h_stages; i++) {
-    release(k, x, &a->values, value[i], i == 0 ? last_is_own(k, a) : (val){0});
+    release_aside(k, a, x, &a->values, value[i], own);
+    advance(k, x, &a->values, &x->value, own, end_is_own(k, a));
+    own = end_is_own(k, a);
   }
-  ring_go(k, &x->value, value[1 + h_stages]);
 }
 
 /* 1 / l, 0 of a row without any column. */
@@ -525,7 +545,7 @@ static void cross_to_next_item(struct ir *k, const struct attend *a, struct rows
   struct item item = attend_item(k, a, index);
   struct slot query = ring_slot(k, &x->query), next_query = ring_next(k, &a->queries, query);
   enter_item(k, next, x, &a->keys, &x->key);
-  struct slot key = ring_slot(k, &x->key), value[2 + MAX_H_STAGES];
+  struct slot key = ring_slot(k, &x->key), value[1 + MAX_H_STAGES];
   last_values(k, a, x, value);
   struct rowval m = rowvec_get(k, &x->m), l = rowvec_get(k, &x->l);
   if (a->plan->first_order) {
@@ -545,7 +565,8 @@ static void cross_to_next_item(struct ir *k, const struct attend *a, struct rows
   store_lse(k, a, x, item, m, sums);
 
   wgmma_wait(k, 1, &x->s, 0, NULL);
-  release_first(k, next, x, key);
+  val own = attend_is_own(k, next, i32(k, 0));
+  release(k, x, &a->keys, key, own);
   mask_first(k, a, x, &mask);
   softmax_first(k, a, x);
 
@@ -554,6 +575,7 @@ static void cross_to_next_item(struct ir *k, const struct attend *a, struct rows
   frag_a_copy(k, &x->p, &x->p_next);
   store_output(k, a, x, item, query, inverse);
   ring_advance(k, &a->queries, &x->query);
+  advance(k, x, &a->keys, &x->key, own, attend_is_own(k, next, i32(k, 1)));
 }
 
 static struct rows rows_new(struct ir *k, const struct attend *a, val group) {

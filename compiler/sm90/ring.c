@@ -99,6 +99,11 @@ void ring_release_times_if(struct ir *k, const struct ring *ring, struct slot sl
   mbarrier_arrive_times_if(k, barrier(k, ring, slot.stage, true), times, condition);
 }
 
+void ring_release_predicated(struct ir *k, const struct ring *ring, struct slot slot, val times,
+                             val condition) {
+  mbarrier_arrive_predicated(k, barrier(k, ring, slot.stage, true), times, condition);
+}
+
 val ring_address(struct ir *k, const struct ring *ring, struct slot slot) {
   val base = add_const(k, shared_address(k, k->smem), ring->offset);
   val address = add(k, base, mul_const(k, slot.stage, ring->stage_bytes));

@@ -60,6 +60,9 @@ void ring_release(struct ir *k, const struct ring *ring,
 void ring_release_if(struct ir *k, const struct ring *ring, struct slot slot, val condition);
 void ring_release_times_if(struct ir *k, const struct ring *ring, struct slot slot, val times,
                            val condition);
+/* See mbarrier_arrive_predicated. */
+void ring_release_predicated(struct ir *k, const struct ring *ring, struct slot slot, val times,
+                             val condition);
 val ring_address(struct ir *k, const struct ring *ring, struct slot slot); /* i32, of the stage */
 
 #endif

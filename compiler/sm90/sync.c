@@ -81,6 +81,12 @@ void mbarrier_arrive_times_if(struct ir *k, val barrier, val times, val conditio
   }
 }
 
+void mbarrier_arrive_predicated(struct ir *k, val barrier, val times, val condition) {
+  const val operands[] = {barrier, times, widen_bool(k, condition)};
+  ir_asm(k, "{.reg .pred p; setp.ne.b32 p, $2, 0; @p mbarrier.arrive.shared.b64 _, [$0], $1;}",
+         "r,r,r,~{memory}", NO_TYPE, 0, NULL, 3, operands);
+}
+
 void mbarrier_wait(struct ir *k, val barrier, val parity) {
   OP(k, "nvvm.mbarrier.try_wait.parity", NO_TYPE, "", barrier, parity, i32(k, WAIT_TICKS));
 }

@@ -38,6 +38,8 @@ void mbarrier_expect(struct ir *k, val barrier,
    loop off the uniform datapath (48 moves more per tile). */
 void mbarrier_arrive_if(struct ir *k, val barrier, val condition);
 void mbarrier_arrive_times_if(struct ir *k, val barrier, val times, val condition);
+/* The same in one statement, which LLVM cannot merge with its neighbours into a branch. */
+void mbarrier_arrive_predicated(struct ir *k, val barrier, val times, val condition);
 void mbarrier_arrive(struct ir *k, val barrier);
 void mbarrier_wait(struct ir *k, val barrier, val parity);
 
