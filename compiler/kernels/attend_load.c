@@ -159,9 +159,9 @@ static void load_units(struct ir *k, const struct attend *a, const struct ring *
     cursor_read(k, a, cursor, add_const(k, t, 1));
     load_stage(k, a, ring, where, exact_map, item.kv, row);
   }
-  FOR (k, t, a->full_tiles, a->tiles) {
+  FOR_STEP(k, unit, mul_const(k, a->full_tiles, 2), a->units, i32(k, 2)) {
     struct slot slot = ring_slot(k, where);
-    val unit = mul_const(k, t, 2), has_second = is_lt(k, add_const(k, unit, 1), a->units);
+    val has_second = is_lt(k, add_const(k, unit, 1), a->units);
     val bytes = choose(k, has_second, i32(k, ring->stage_bytes), i32(k, ring->stage_bytes / 2));
     ring_acquire(k, ring, slot);
     ring_expect_bytes(k, ring, slot, bytes);
