@@ -1,6 +1,7 @@
-/* attend.h: what the files of the attend kernel share: attend.c (the algorithm), attend_load.c (the
-   producers), attend_extent.c (how many tiles an item has), attend_mask.c (which columns of a tile
-   count, and as how much) and attend_linear.c (taylor 1). */
+/* attend.h: what the files of the attend kernel share: attend.c (the algorithm), attend_tile.c and
+   attend_end.c (its parts, see attend_rows.h), attend_load.c (the producers), attend_extent.c (what
+   an item is and how many tiles it has), attend_mask.c (which columns of a tile count, and as how
+   much) and attend_linear.c (taylor 1). */
 #ifndef PISA_KERNELS_ATTEND_H
 #define PISA_KERNELS_ATTEND_H
 
@@ -21,7 +22,8 @@ enum {
   ATTEND_GROUP_ROWS = 64,
   ATTEND_MAX_WORDS = 4,
   ATTEND_MAX_BOXES = 2,
-  ATTEND_UNIT = 64
+  ATTEND_UNIT = 64,
+  ATTEND_MAX_H_STAGES = 2
 };
 
 struct attend { /* what both roles know */
@@ -61,6 +63,8 @@ struct item {
   struct place4 q, kv; /* kv: of the key/value head that this query head reads */
 };
 struct item attend_item(struct ir *k, const struct attend *a, val index);
+/* The item after |index| in this stream, or the last one there is. */
+val attend_next_item(struct ir *k, const struct attend *a, val index);
 /* The row of lists and masks that warpgroup |group| walks in an item: the item's own, but a pair
    has two, or two times the last one. */
 val attend_list_row(struct ir *k, const struct attend *a, val index, val group);

@@ -1,7 +1,50 @@
-/* How many keys an item has, how many blocks it lists, and the tiles that makes. */
+/* Which rows and lists an item is, how many keys it has, how many blocks it lists, and the tiles
+   that makes. */
 #include "compiler/kernels/attend.h"
 
 #define ARG ATTEND_ARG
+
+struct attend attend_stream(struct ir *k, const struct attend *a, val stream) {
+  struct attend mine = *a;
+  mine.first = cta_index(k);
+  mine.step = cta_count(k);
+  if (a->plan->streams > 1) {
+    mine.queries.instance = mine.keys.instance = mine.values.instance = stream;
+    mine.first = add(k, mul_const(k, mine.first, a->plan->streams), stream);
+    mine.step = mul_const(k, mine.step, a->plan->streams);
+  }
+  return mine;
+}
+
+struct item attend_item(struct ir *k, const struct attend *a, val index) {
+  val bh = udiv(k, index, ARG(q_blocks));
+  val block = sub(k, index, mul(k, bh, ARG(q_blocks)));
+  val batch = udiv(k, bh, ARG(heads));
+  val row = mul_const(k, block, a->plan->tile_q), head = sub(k, bh, mul(k, batch, ARG(heads)));
+  val kv_head = a->plan->group == 1 ? head : udiv(k, head, i32(k, a->plan->group));
+  return (struct item){index, row, {row, head, batch}, {row, kv_head, batch}};
+}
+
+val attend_list_row(struct ir *k, const struct attend *a, val index, val group) {
+  if (!a->plan->pairs) {
+    return index;
+  }
+  val bh = udiv(k, index, ARG(q_blocks)), pair = sub(k, index, mul(k, bh, ARG(q_blocks)));
+  val block_rows = i32(k, ATTEND_GROUP_ROWS);
+  val blocks = udiv(k, add_const(k, ARG(n_q), ATTEND_GROUP_ROWS - 1), block_rows);
+  val mine = smin(k, add(k, mul_const(k, pair, 2), group), add_const(k, blocks, -1));
+  return add(k, mul(k, bh, blocks), mine);
+}
+
+val attend_list(struct ir *k, val row) {
+  val entries = mul(k, widen(k, row), widen(k, ARG(list_stride)));
+  return at(k, ARG(lists), mul_const(k, entries, 4));
+}
+
+val attend_next_item(struct ir *k, const struct attend *a, val index) {
+  val after = add(k, index, a->step), last = add_const(k, ARG(items), -1);
+  return smin(k, after, last);
+}
 
 static val ceil_div(struct ir *k, val n, int by) {
   return udiv(k, add_const(k, n, by - 1), i32(k, by));
