@@ -88,6 +88,10 @@ int attend_h_stages(const struct plan_attend *plan); /* of the value ring that h
 void attend_produce_queries_and_keys(struct ir *k, const struct attend *a);
 void attend_produce_values(struct ir *k, const struct attend *a);
 
+struct listed { /* what is listed for a warpgroup's query rows */
+  val row;      /* of the lists, in global memory */
+  val mask;     /* its mask row, in shared memory; null where nothing needs it */
+};
 struct tile_mask {
   val words[ATTEND_MAX_WORDS]; /* bit c: column c of the tile is not to be seen */
   struct mask_bias bias;
@@ -105,12 +109,14 @@ enum tile_kind {
   TILE_UNITS,
   TILE_HALF
 };
-struct tile_mask attend_mask(struct ir *k, const struct attend *a, enum tile_kind kind, val item,
-                             val tile);
+/* The mask row of warpgroup |group|, in shared memory beside its queries. */
+val attend_mask_row(struct ir *k, const struct attend *a, struct slot query, val group);
+struct tile_mask attend_mask(struct ir *k, const struct attend *a, enum tile_kind kind,
+                             struct listed listed, val tile);
 /* Of a unit of 64 columns: listed block |unit|, or behind all those 64 means. |may_be_exact|: it is
    not known to be means. */
-struct tile_mask attend_unit_mask(struct ir *k, const struct attend *a, val row, val unit,
-                                  bool may_be_exact);
+struct tile_mask attend_unit_mask(struct ir *k, const struct attend *a, struct listed listed,
+                                  val unit, bool may_be_exact);
 void attend_apply_mask(struct ir *k, const struct attend *a, const struct frag *s,
                        const struct tile_mask *mask);
 

@@ -14,7 +14,8 @@ static void mask_first(struct ir *k, const struct attend *a, struct rows *x,
 }
 
 static struct tile_mask first_mask(struct ir *k, const struct attend *a, val item) {
-  return a->plan->edge ? attend_mask(k, a, TILE_EXACT, item, i32(k, 0)) : (struct tile_mask){0};
+  struct listed listed = {.row = item};
+  return a->plan->edge ? attend_mask(k, a, TILE_EXACT, listed, i32(k, 0)) : (struct tile_mask){0};
 }
 
 /* The keys of an item's first tile. */

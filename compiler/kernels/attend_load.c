@@ -218,11 +218,43 @@ struct tile attend_query_tile(struct ir *k, const struct attend *a, struct slot 
   return tile_new(k, address, ATTEND_GROUP_ROWS, a->columns);
 }
 
+val attend_mask_row(struct ir *k, const struct attend *a, struct slot query, val group) {
+  const int stage_bytes = plan_mask_bytes(a->plan);
+  val offset = add_const(k, mul_const(k, query.stage, stage_bytes), a->plan->mask_offset);
+  if (!is_null(a->queries.instance)) {
+    offset = add(k, offset, mul_const(k, a->queries.instance, stage_bytes * a->plan->q_stages));
+  }
+  if (a->plan->pairs) {
+    offset = add(k, offset, mul_const(k, group, stage_bytes / 2));
+  }
+  return at(k, k->smem, offset);
+}
+
+/* The mask rows of an item's query blocks, |bytes| each. */
+static void load_masks(struct ir *k, const struct attend *a, struct slot slot, struct item item,
+                       val bytes) {
+  for (int g = 0; g < (a->plan->pairs ? ATTEND_GROUPS : 1); g++) {
+    val group = i32(k, g), to = attend_mask_row(k, a, slot, group);
+    val row = attend_list_row(k, a, item.index, group);
+    val first = mul(k, widen(k, row), widen(k, ARG(mask_words)));
+    val from = at(k, ARG(masks), mul_const(k, first, 4));
+    val full = ring_full(k, &a->queries, slot);
+    tma_load_bytes(k, to, from, bytes, full);
+  }
+}
+
 static void load_queries(struct ir *k, const struct attend *a, struct ring_place *where,
                          struct item item) {
   struct slot slot = ring_slot(k, where);
   ring_acquire(k, &a->queries, slot);
-  ring_expect(k, &a->queries, slot, a->queries.stage_bytes);
+  if (a->plan->means) {
+    val bytes = mul_const(k, ARG(mask_words), 4);
+    val all = mul_const(k, bytes, a->plan->pairs ? ATTEND_GROUPS : 1);
+    ring_expect_bytes(k, &a->queries, slot, add_const(k, all, a->queries.stage_bytes));
+    load_masks(k, a, slot, item, bytes);
+  } else {
+    ring_expect(k, &a->queries, slot, a->queries.stage_bytes);
+  }
   for (int g = 0; g < a->plan->tile_q / ATTEND_GROUP_ROWS; g++) {
     struct tile tile = attend_query_tile(k, a, slot, i32(k, g));
     val row = add_const(k, item.q_row, ATTEND_GROUP_ROWS * g);

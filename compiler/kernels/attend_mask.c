@@ -21,19 +21,20 @@ static void prefix_words(struct ir *k, const struct attend *a, val valid, val *w
 
 /* Valid columns of exact tile |tile| of |item|: all, but in the last one. Only the last entry
    of a list can be the short block. */
-static val valid_columns(struct ir *k, const struct attend *a, val item, val tile) {
+static val valid_columns(struct ir *k, const struct attend *a, val row, val tile) {
   val before = mul_const(k, tile, a->plan->tile_k);
   if (a->plan->dense) {
     return sub(k, a->length, before);
   }
-  val last = add_const(k, a->count, -1);
-  if (a->plan->edge) {
-    last = smax(k, last, i32(k, 0));
+  val listed = mul_const(k, a->count, a->plan->block);
+  if (!a->plan->edge) { /* no block is short */
+    return sub(k, listed, before);
   }
-  val last_entry = at(k, attend_list(k, item), mul_const(k, last, 4));
+  val last = smax(k, add_const(k, a->count, -1), i32(k, 0));
+  val last_entry = at(k, attend_list(k, row), mul_const(k, last, 4));
   val is_short = is_eq(k, load(k, k->i32, last_entry, 4), add_const(k, a->k_blocks, -1));
   val missing = choose(k, is_short, sub(k, i32(k, a->plan->block), a->last_length), i32(k, 0));
-  return sub(k, sub(k, mul_const(k, a->count, a->plan->block), missing), before);
+  return sub(k, sub(k, listed, missing), before);
 }
 
 /* log2(len) / c: a mean counts as len tokens. */
@@ -50,10 +51,9 @@ static void short_mean(struct ir *k, const struct attend *a, struct tile_mask *m
   mask->bias.short_bias = length_bias(k, log2_approx(k, to_float(k, a->last_length)));
 }
 
-/* |n| words of mask row |row|, from word |first| on, a multiple of n. */
-static void mask_words(struct ir *k, val row, val first, int n, val *words) {
-  val row_0 = mul(k, widen(k, row), widen(k, ARG(mask_words)));
-  val address = at(k, ARG(masks), mul_const(k, add(k, row_0, widen(k, first)), 4));
+/* |n| words of a mask row, from word |first| on, a multiple of n. */
+static void mask_words(struct ir *k, val mask, val first, int n, val *words) {
+  val address = at(k, mask, mul_const(k, first, 4));
   if (n == 4) {
     val four = load(k, k->i32x4, address, 16);
     for (int w = 0; w < 4; w++) {
@@ -66,46 +66,36 @@ static void mask_words(struct ir *k, val row, val first, int n, val *words) {
   }
 }
 
-/* The words of mean tile |mean_tile| in the item's mask row. */
-static void selected_words(struct ir *k, const struct attend *a, val item, val mean_tile,
-                           val *words) {
-  val first = mul_const(k, smax(k, mean_tile, i32(k, 0)), words_of(a));
-  mask_words(k, item, first, words_of(a), words);
-}
-
-static double log2_of(int power_of_two) {
-  return power_of_two == 1 ? 0 : 1 + log2_of(power_of_two / 2);
-}
-
-static struct tile_mask mask_of_exact(struct ir *k, const struct attend *a, val item, val tile) {
+static struct tile_mask mask_of_exact(struct ir *k, const struct attend *a, val row, val tile) {
   struct tile_mask mask = {.bias = {.bias = f32(k, 0)}};
-  prefix_words(k, a, valid_columns(k, a, item, tile), mask.words);
+  prefix_words(k, a, valid_columns(k, a, row, tile), mask.words);
   return mask;
 }
 
-static struct tile_mask mask_of_means(struct ir *k, const struct attend *a, val item, val mean_tile,
-                                      val is_mean) {
+static struct tile_mask mask_of_means(struct ir *k, const struct attend *a, val mask_row,
+                                      val mean_tile, val is_mean) {
   struct tile_mask mask = {.counts_as_tail = true, .is_mean = is_mean};
-  selected_words(k, a, item, mean_tile, mask.words);
-  mask.bias.bias = length_bias(k, f32(k, log2_of(a->plan->block)));
+  val first = mul_const(k, smax(k, mean_tile, i32(k, 0)), words_of(a));
+  mask_words(k, mask_row, first, words_of(a), mask.words);
+  mask.bias.bias = ARG(mean_bias);
   if (a->plan->edge) {
     short_mean(k, a, &mask, mean_tile);
   }
   return mask;
 }
 
-struct tile_mask attend_mask(struct ir *k, const struct attend *a, enum tile_kind kind, val item,
-                             val tile) {
+struct tile_mask attend_mask(struct ir *k, const struct attend *a, enum tile_kind kind,
+                             struct listed listed, val tile) {
   assert(kind != TILE_FULL);
   if (kind == TILE_EXACT || !a->plan->means) {
-    return mask_of_exact(k, a, item, tile);
+    return mask_of_exact(k, a, listed.row, tile);
   }
   val is_mean = is_ge(k, tile, a->exact_tiles), mean_tile = sub(k, tile, a->exact_tiles);
-  struct tile_mask means = mask_of_means(k, a, item, mean_tile, is_mean);
+  struct tile_mask means = mask_of_means(k, a, listed.mask, mean_tile, is_mean);
   if (kind == TILE_MEANS) {
     return means;
   }
-  struct tile_mask exact = mask_of_exact(k, a, item, tile);
+  struct tile_mask exact = mask_of_exact(k, a, listed.row, tile);
   for (int w = 0; w < words_of(a); w++) {
     means.words[w] = choose(k, is_mean, means.words[w], exact.words[w]);
   }
@@ -113,16 +103,16 @@ struct tile_mask attend_mask(struct ir *k, const struct attend *a, enum tile_kin
   return means;
 }
 
-struct tile_mask attend_unit_mask(struct ir *k, const struct attend *a, val row, val unit,
-                                  bool may_be_exact) {
+struct tile_mask attend_unit_mask(struct ir *k, const struct attend *a, struct listed listed,
+                                  val unit, bool may_be_exact) {
   const int words = ATTEND_UNIT / 32;
   struct tile_mask mask = {.counts_as_tail = true};
-  mask.bias.bias = length_bias(k, f32(k, log2_of(a->plan->block)));
+  mask.bias.bias = ARG(mean_bias);
   val mean = sub(k, unit, a->count), first = mul_const(k, mean, words);
   if (may_be_exact) {
     first = smax(k, first, i32(k, 0));
   }
-  mask_words(k, row, first, words, mask.words);
+  mask_words(k, listed.mask, first, words, mask.words);
   if (may_be_exact) {
     mask.is_mean = is_ge(k, mean, i32(k, 0));
     mask.bias.bias = choose(k, mask.is_mean, mask.bias.bias, f32(k, 0));

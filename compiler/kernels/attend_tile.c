@@ -142,22 +142,26 @@ static struct columns columns_of(struct ir *k, const struct attend *a, const str
                                  enum tile_kind kind, val row, val tile) {
   struct columns c = {.s = x->s, .p_next = x->p_next, .part = {x->s}, .parts = 1};
   val unit = mul_const(k, tile, 2);
+  struct listed listed = {.row = row};
+  if (a->plan->means && kind != TILE_FULL) {
+    listed.mask = attend_mask_row(k, a, ring_slot(k, &x->query), x->group);
+  }
   if (kind == TILE_UNITS) {
     for (c.parts = 0; c.parts < 2; c.parts++) {
       c.part[c.parts] = frag_columns(&x->s, ATTEND_UNIT * c.parts, ATTEND_UNIT);
       val mine = add_const(k, unit, c.parts);
-      c.mask[c.parts] = attend_unit_mask(k, a, row, mine, c.parts == 0);
+      c.mask[c.parts] = attend_unit_mask(k, a, listed, mine, c.parts == 0);
     }
   } else if (kind == TILE_HALF) {
     c.s = c.part[0] = x->s_half;
     c.p_next = x->p_next_half;
     if (a->plan->means) {
-      c.mask[0] = attend_unit_mask(k, a, row, unit, false);
+      c.mask[0] = attend_unit_mask(k, a, listed, unit, false);
     }
   } else if (kind == TILE_LINEAR) {
     c.linear = attend_linear_columns(k, a, row, tile);
   } else if (kind != TILE_FULL) {
-    c.mask[0] = attend_mask(k, a, kind, row, tile);
+    c.mask[0] = attend_mask(k, a, kind, listed, tile);
   }
   return c;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "dsl/arena.h"
+#include "runtime/abi.def"
 
 enum {
   WARPGROUP = 128,
@@ -24,7 +25,6 @@ enum {
   ATTEND_SPILLS_SQUARED = 96,
   ATTEND_SPILLS_SQUARED_STREAMS = 256,
   ATTEND_SPILLS_EDGE = 64, /* more, of the producers: sizes differ from item to item */
-  FMA_EXP2 = 2, /* of 8, where a tile's exponentials take as long as its products: head_dim 64 */
   MAX_REJECTIONS = 32
 };
 
@@ -223,15 +223,6 @@ static const struct attend_candidate SHARED[] = {
     {0},
 };
 
-/* Pairs of query blocks of 64 rows: where the lists part, each warpgroup has every second stage, so
-   that with two of them it could load no tile ahead. Values are held longer than keys. */
-static const struct attend_candidate PAIRS[] = {
-    {128, 3, 3, NULL},
-    {128, 2, 3, NULL},
-    {128, 2, 2, NULL},
-    {0},
-};
-
 /* Query blocks of 64 rows: each computing warpgroup has rings of its own. */
 static const struct attend_candidate SPLIT[] = {
     {128, 2, 2,
@@ -243,6 +234,10 @@ static const struct attend_candidate SPLIT[] = {
     {64, 2, 3, NULL},
     {0},
 };
+
+int plan_mask_bytes(const struct plan_attend *p) {
+  return (p->pairs ? 2 : 1) * PISA_MAX_MASK_WORDS * 4;
+}
 
 /* Two copies of Q (the second also stages O), rings of K and V, one full and one empty barrier per
  * stage. */
@@ -257,7 +252,9 @@ static void attend_layout(struct plan_attend *p, const struct attend_candidate *
   p->v_offset = p->k_offset + p->streams * p->k_stages * p->tile_k * row;
   p->barrier_offset = p->v_offset + p->streams * p->v_stages * p->tile_k * row;
   int stages = p->streams * (p->q_stages + p->k_stages + p->v_stages);
-  p->kernel.smem_bytes = p->barrier_offset + 2 * BARRIER_BYTES * stages;
+  p->mask_offset = (p->barrier_offset + 2 * BARRIER_BYTES * stages + 15) / 16 * 16;
+  int mask_bytes = p->means ? plan_mask_bytes(p) : 0;
+  p->kernel.smem_bytes = p->mask_offset + p->streams * p->q_stages * mask_bytes;
 }
 
 /* Fragments of a consumer thread at the item boundary, in registers: O and S of 64 rows in fp32, P
@@ -313,7 +310,6 @@ static struct plan_attend attend_of(const struct plan *plan, const char *entry, 
       .first_order = is_hybrid(spec),
       .second_order = is_second_order(spec),
       .pairs = pairs,
-      .fma_exp2 = spec->shape.head_dim == 64 ? FMA_EXP2 : 0,
   };
   p.kernel.spill_budget = attend_spills(&p);
   return p;
@@ -324,8 +320,7 @@ static struct plan_attend fit_attend(struct arena *arena, struct plan *plan,
                                      const struct plan_attend *fixed) {
   struct plan_attend taken = *fixed;
   bool chosen = false;
-  const struct attend_candidate *first = fixed->streams > 1 ? SPLIT : fixed->pairs ? PAIRS : SHARED;
-  for (const struct attend_candidate *c = first; c->tile_k; c++) {
+  for (const struct attend_candidate *c = fixed->streams > 1 ? SPLIT : SHARED; c->tile_k; c++) {
     struct plan_attend p = *fixed;
     const char *reason = why_not(arena, plan, &p, c);
     if (!reason && !chosen) {
@@ -346,6 +341,10 @@ static void choose_attend(struct arena *arena, struct plan *plan) {
   bool pairs = walks_pairs(plan->spec);
   struct plan_attend p = attend_of(plan, "pisa_attend", pairs);
   p.half_tile = plan->spec->half_tile;
+  if (p.head_dim == 64)
+    reject(plan, "attend fma_exp2=1",
+           "slower at 24 heads x 64, 4429 tokens: 63.2 us against 62.5; 66.5 with 2 of 8, 71.0 "
+           "with 4");
   plan->attend = fit_attend(arena, plan, &p);
   plan->attend_edge = plan->attend;
   plan->attend_edge.kernel.entry = "pisa_attend_edge";

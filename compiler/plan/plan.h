@@ -115,6 +115,7 @@ struct plan_attend {
                         tile */
   int fma_exp2;      /* of 8 exponentials so many are polynomials, to spare the exp2 unit: 0 to 4 */
   int q_offset, k_offset, v_offset, barrier_offset; /* shared-memory layout, bytes */
+  int mask_offset; /* means: the mask rows of an item, beside each stage of Q */
 };
 
 struct rejection {       /* a candidate that is not built */
@@ -144,6 +145,9 @@ int plan_always(const struct spec *spec, struct always_tokens out[PLAN_MAX_ALWAY
 
 /* Blocks forced to each side of those that a query block touches; -1: none are. */
 int plan_window(const struct spec *spec);
+
+/* Bytes of the mask rows beside one stage of Q. */
+int plan_mask_bytes(const struct plan_attend *p);
 
 /* Plans |spec|, of which limits_of says that it can be built. |choices| is kept. Everything lives
  * in |arena|. */

@@ -114,8 +114,8 @@ static void attend(const struct plan_attend *p, struct text *out) {
               p->tile_q, p->tile_k, p->block, p->head_dim);
   text_printf(out, "  streams         %d of query blocks, with the stages below\n", p->streams);
   text_printf(out, "  stages          q %d, k %d, v %d\n", p->q_stages, p->k_stages, p->v_stages);
-  text_printf(out, "  layout          q %d, k %d, v %d, barriers %d\n", p->q_offset, p->k_offset,
-              p->v_offset, p->barrier_offset);
+  text_printf(out, "  layout          q %d, k %d, v %d, barriers %d, masks %d\n", p->q_offset,
+              p->k_offset, p->v_offset, p->barrier_offset, p->mask_offset);
   text_printf(out, "  exact           %s\n", p->dense ? "every block" : "the blocks of the list");
   text_printf(out, "  rest            %s\n", rest(p));
   if (p->means || p->linear)

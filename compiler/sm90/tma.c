@@ -23,6 +23,13 @@ void tma_load_rows(struct ir *k, const struct tile *tile, int tile_row, val map,
   }
 }
 
+void tma_load_bytes(struct ir *k, val to, val from, val bytes, val full) {
+  val to_address = shared_address(k, to), full_address = shared_address(k, full);
+  val operands[] = {to_address, from, bytes, full_address};
+  ir_asm(k, "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [$0], [$1], $2, [$3];",
+         "r,l,r,r,~{memory}", NO_TYPE, 0, NULL, 4, operands);
+}
+
 void tma_store_rows(struct ir *k, const struct tile *tile, val map, struct place4 to) {
   assert(tile->rows == BOX_ROWS);
   for (int p = 0; p < panels(tile); p++) {

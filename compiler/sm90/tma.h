@@ -16,6 +16,9 @@ void tma_prefetch(struct ir *k, val map);
    64); completes tile->columns / 64 * BOX_BYTES bytes on |full|. */
 void tma_load_rows(struct ir *k, const struct tile *tile, int tile_row, val map, struct place4 from,
                    val full);
+/* Copies |bytes|, a multiple of 16, from global to shared memory, both at multiples of 16;
+   completes them on |full|. */
+void tma_load_bytes(struct ir *k, val to, val from, val bytes, val full);
 /* Stores a 64-row tile to rows [row, row + 64). Commit and wait before the tile is written again.
  */
 void tma_store_rows(struct ir *k, const struct tile *tile, val map, struct place4 to);

@@ -137,7 +137,7 @@ def check(kernel, c, counts, ctas, lengths):
         *maps, *routed, lse, c.bh * lists.n, lists.n, c.heads, c.n_q, c.n_k, c.nt if PLAN.tail == "dense" else counts[0],
         lists.list.shape[2], lists.mask.shape[2], SCALE * LOG2_E, stored(summaries.k_variance),
         0 if alike or PLAN.tail == "dense" else memory.array(lists.count),
-        memory.array(np.array(lengths, np.int32)) if lengths else 0, 0])
+        memory.array(np.array(lengths, np.int32)) if lengths else 0, np.log2(PLAN.key) / (SCALE * LOG2_E), 0])
     want_o, want_lse = expected(c, lists, summaries)
     got_o, got_lse = from_bits(memory.read(o, want_o.shape, np.uint16)), memory.read(lse, want_lse.shape, F32)
     empty = np.isneginf(want_lse)

@@ -78,7 +78,7 @@ def check(kernel, c, keep, ctas, shared):
     kernel.launch(ctas, kernel.shared, memory, [
         *maps, memory.array(lists.list), memory.array(lists.mask), lse, c.bh * lists.items, lists.items, c.heads, c.n_q,
         c.n_k, keep, lists.list.shape[2], lists.mask.shape[2], SCALE * LOG2_E, stored(summaries[3]), 0, 0,
-        memory.array(lists.shared)])
+        np.log2(64) / (SCALE * LOG2_E), memory.array(lists.shared)])
     want_o, want_lse = expected(c, lists, *summaries)
     error = np.linalg.norm(from_bits(memory.read(o, want_o.shape, np.uint16)) - want_o) / np.linalg.norm(want_o)
     lse_error = np.abs(memory.read(lse, want_lse.shape, F32) - want_lse).max()

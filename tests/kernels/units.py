@@ -150,6 +150,8 @@ class Units:
     def op_cp(self, op, o):
         if "commit_group" in op or "wait_group" in op:
             return lambda w: None
+        if ".tensor" not in op:
+            return self.bulk(o)
         storing = ".global.shared" in op
         tensor, shared = (o[0], o[1]) if storing else (o[1], o[0])
         m = re.fullmatch(r"\[([^,]+),\s*\{(.*)\}\]", tensor)
@@ -174,6 +176,22 @@ class Units:
                     barrier = w.cta.mbarriers[int(full(w)[lane])]
                     barrier.bytes -= 8192
                     barrier.settle()
+        return run
+
+    def bulk(self, o):
+        to, source, size, full = self.address(o[0]), self.address(o[1]), self.get(o[2], U32), self.address(o[3])
+
+        def run(w):
+            for lane in np.flatnonzero(w.mask):
+                n = int(size(w)[lane])
+                if n % 16:
+                    raise Fault("bulk copy of bytes that are no multiple of 16")
+                here = w.cta.shared.index(to(w)[lane:lane + 1], n, 16)[0]
+                there = w.cta.memory.index(source(w)[lane:lane + 1], n, 16)[0]
+                w.cta.shared.bytes[here:here + n] = w.cta.memory.bytes[there:there + n]
+                barrier = w.cta.mbarriers[int(full(w)[lane])]
+                barrier.bytes -= n
+                barrier.settle()
         return run
 
     # ---- warpgroup products
