@@ -3,6 +3,8 @@
    zero. */
 #include "runtime/args.h"
 
+#include <math.h>
+
 #include "runtime/size.h"
 #include "runtime/tensor_map.h"
 
@@ -119,9 +121,13 @@ static void fill_always(const struct pisa_method *method, struct pisa_route_args
 
 static void fill_budget(const struct pisa_job *job, struct pisa_route_args *args) {
   const struct pisa_quota *quota = &job->shape.quota;
-  args->density_num = (int32_t)quota->num;
-  args->density_den = (int32_t)quota->den;
-  args->budget = (int32_t)pisa_min(quota->keep, job->shape.nt);
+  if (quota->num > 0 && !job->call.k_lengths) { /* spares the kernel a 64-bit division */
+    args->budget = (int32_t)job->shape.k;
+  } else {
+    args->density_num = (int32_t)quota->num;
+    args->density_den = (int32_t)quota->den;
+    args->budget = (int32_t)pisa_min(quota->keep, job->shape.nt);
+  }
   if (job->method->budget == PISA_BUDGET_THRESHOLD)
     args->threshold =
         (float)((double)job->method->threshold_num / (double)job->method->threshold_den);
@@ -206,6 +212,7 @@ pisa_status pisa_fill_attend(const struct pisa_job *job, enum pisa_kernel_id ker
       .list_stride = job->layout.list_stride,
       .mask_words = job->layout.mask_words,
       .scale_log2 = (float)((double)s->scale * log2_e),
+      .mean_bias = (float)(log2(job->method->key) / ((double)s->scale * log2_e)),
       .counts = part_address(job, PISA_WORKSPACE_COUNTS),
       .lengths = address(job->call.k_lengths),
       .shared = part_address(job, PISA_WORKSPACE_SHARED),

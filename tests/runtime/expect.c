@@ -176,9 +176,11 @@ static void check_choice(const struct expect *e, const struct fake_launch *l) {
     CHECK_INT(whole(l, PISA_ROUTE_always_0_begin + i), e->always[i]);
   CHECK_INT(whole(l, PISA_ROUTE_window), e->window);
   CHECK_INT(whole(l, PISA_ROUTE_keep), e->kept);
-  CHECK_INT(whole(l, PISA_ROUTE_density_num), e->num);
-  CHECK_INT(whole(l, PISA_ROUTE_density_den), e->den);
-  CHECK_INT(whole(l, PISA_ROUTE_budget), e->budget);
+  const bool by_density = e->num > 0, on_device = by_density && c->k_lengths;
+  const int64_t blocks = (c->n_k + e->key - 1) / e->key, k = blocks * e->num / e->den;
+  CHECK_INT(whole(l, PISA_ROUTE_density_num), on_device ? e->num : 0);
+  CHECK_INT(whole(l, PISA_ROUTE_density_den), on_device || !by_density ? e->den : 1);
+  CHECK_INT(whole(l, PISA_ROUTE_budget), on_device || !by_density ? e->budget : k > 0 ? k : 1);
   CHECK(l->params[PISA_ROUTE_threshold].real == (double)(float)e->threshold);
   CHECK_INT(whole(l, PISA_ROUTE_lengths), (int64_t)(uintptr_t)c->k_lengths);
   CHECK_INT(whole(l, PISA_ROUTE_given), (int64_t)(uintptr_t)c->lists);
@@ -245,6 +247,8 @@ static void check_attend(const struct expect *e, const struct layout *w,
   CHECK_INT(whole(l, PISA_ATTEND_shared), (int64_t)w->shared);
   CHECK_INT(whole(l, PISA_ATTEND_lengths), (int64_t)(uintptr_t)c->k_lengths);
   check_real(l->params[PISA_ATTEND_scale_log2].real, scale_of(e) * 1.4426950408889634);
+  check_real(l->params[PISA_ATTEND_mean_bias].real,
+             log2((double)e->key) / (scale_of(e) * 1.4426950408889634));
 }
 
 void expect_launches(const struct expect *expect, const struct fake_cuda *fake) {
