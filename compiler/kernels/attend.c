@@ -276,6 +276,10 @@ static void check_plan(const struct plan_attend *plan) {
   assert(plan->head_dim % K_STEP == 0 && plan->head_dim <= 128);
   assert(!plan->second_order || plan->linear || (plan->means && plan->k_stages >= 2));
   assert(!plan->linear || !(plan->means || plan->dense));
+  assert(!plan->pairs || (plan->tile_q == 128 && plan->block == 64 && !plan->edge));
+  assert(!plan->half_tile || (plan->tile_q == 128 && plan->block == 64 && !plan->edge));
+  assert(!(plan->pairs || plan->half_tile) || !(plan->linear || plan->dense));
+  assert(!(plan->half_tile && (plan->pairs || plan->second_order)));
   assert(plan->v_stages > attend_h_stages(plan) && attend_h_stages(plan) <= ATTEND_MAX_H_STAGES);
   (void)plan;
 }
