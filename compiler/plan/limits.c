@@ -57,7 +57,9 @@ static void others(struct limits *l, const struct spec *spec) {
 static void half_tile(struct limits *l, const struct spec *spec) {
   static const char found[] = "half_tile on";
   struct span where = spec->half_tile_span;
-  if (spec->blocks.query != 128 || spec->blocks.key != 64)
+  if (spec->attend.all_exact)
+    limit(l, where, found, "kernels with half tiles exist for route top_k");
+  else if (spec->blocks.query != 128 || spec->blocks.key != 64)
     limit(l, where, found, "kernels with half tiles exist for query 128 and key 64");
   else if (spec->attend.mass_second_order)
     limit(l, where, found, "kernels with half tiles exist for mass zeroth_order");

@@ -18,10 +18,10 @@ enum {
       40, /* addresses, masks, row maxima and sums of a consumer thread, beside its fragments */
   BARRIER_BYTES = 8,
   ELEMENT_BYTES = 2,
-  /* Bytes that attend may spill: at item boundaries only, away from the tile loop. With
-     second_order q^2 lives there beside q and (g q), in registers where each warpgroup has its own
-     stream. */
-  ATTEND_SPILLS = 64,
+  /* Bytes that attend may spill: in the producers' 24 registers and at item boundaries, away from
+     the tile loop. With second_order q^2 lives there beside q and (g q), in registers where each
+     warpgroup has its own stream. */
+  ATTEND_SPILLS = 80,
   ATTEND_SPILLS_SQUARED = 96,
   ATTEND_SPILLS_SQUARED_STREAMS = 256,
   ATTEND_SPILLS_EDGE = 64, /* more, of the producers: sizes differ from item to item */
@@ -366,6 +366,7 @@ struct plan *plan_dense(struct arena *arena, const struct plan *plan) {
   spec->route.kind = ROUTE_NONE;
   spec->below.kind = BELOW_NEVER;
   spec->lists = LISTS_SEPARATE;
+  spec->half_tile = false;
   spec->blocks.query = 128; /* the faster of the two */
   return plan_choose(arena, spec, plan->target, "");
 }
