@@ -6,7 +6,7 @@
 #include "compiler/sm90/ones.h"
 #include "compiler/sm90/sync.h"
 
-enum { MAX_GROUPS = 2, WORD = 4, STAGGER = 3, STAGGERED_BLOCKS = 8 };
+enum { MAX_GROUPS = 2, WORD = 4 };
 
 struct pass pass_open(struct ir *k, struct pass p, int smem_bytes) {
   p.lanes = lanes_new(k);
@@ -124,22 +124,6 @@ struct range cta_range(struct ir *k, val total) {
   return range;
 }
 
-/* 1 where the range of CTA |x| begins a block later than its share does, else 0. */
-static val lateness(struct ir *k, val total, val ctas, val x) {
-  val third = mul_const(k, udiv(k, x, i32(k, STAGGER)), STAGGER);
-  val long_enough = is_ge(k, total, mul_const(k, ctas, STAGGERED_BLOCKS));
-  val inside = both(k, is_ne(k, x, third), is_lt(k, x, ctas));
-  return widen_bool(k, both(k, long_enough, inside));
-}
-
-struct range cta_range_staggered(struct ir *k, val total) {
-  val ctas = cta_count(k), cta = cta_index(k), next = add_const(k, cta, 1);
-  struct range range = cta_range(k, total);
-  range.first = add(k, range.first, lateness(k, total, ctas, cta));
-  range.end = add(k, range.end, lateness(k, total, ctas, next));
-  return range;
-}
-
 val blocks_in(struct ir *k, val n, int rows) {
   return udiv(k, add_const(k, n, rows - 1), i32(k, rows));
 }
@@ -216,15 +200,12 @@ void pass_cut(struct ir *k, const struct pass *p, struct slot slot, val keys, va
 
 /* ---- partial sums ---- */
 
-/* The CTA that had block |index| (i64): the one whose share it is in, T c / C <= index, or if that
-   one began later, the one before. */
+/* The CTA that had block |index| (i64): CTA c of C had [T c / C, T (c + 1) / C). */
 static val cta_of_block(struct ir *k, const struct parts *parts, val index) {
-  val ctas = widen(k, parts->ctas), blocks = mul(k, parts->total_heads, parts->blocks);
-  val total = widen(k, blocks), end = mul(k, add_const(k, index, 1), ctas);
-  val cta = udiv(k, add_const(k, end, -1), total);
-  val first = udiv(k, mul(k, total, cta), ctas), late = narrow(k, cta);
-  val begin = add(k, first, widen(k, lateness(k, blocks, parts->ctas, late)));
-  return sub(k, late, widen_bool(k, is_lt(k, index, begin)));
+  val heads = widen(k, parts->total_heads), blocks = widen(k, parts->blocks);
+  val ctas = widen(k, parts->ctas), total = mul(k, heads, blocks);
+  val end = mul(k, add_const(k, index, 1), ctas);
+  return narrow(k, udiv(k, add_const(k, end, -1), total));
 }
 
 struct range parts_of_head(struct ir *k, const struct parts *parts, val head) {

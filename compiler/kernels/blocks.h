@@ -1,8 +1,8 @@
 /* blocks.h: a pass over the blocks of all key/value heads, as statistics and residual make one.
 
-   The grid is persistent: CTA c of C takes blocks [T c / C, T (c + 1) / C) of T, or a block more or
-   less, one head after the other. A producer thread fills a ring whose stages hold the tiles of one
-   block; one or two warpgroups compute, each on a panel of 64 columns of every tile. */
+   The grid is persistent: CTA c of C takes blocks [T c / C, T (c + 1) / C) of T, one head after the
+   other. A producer thread fills a ring whose stages hold the tiles of one block; one or two
+   warpgroups compute, each on a panel of 64 columns of every tile. */
 #ifndef PISA_KERNELS_BLOCKS_H
 #define PISA_KERNELS_BLOCKS_H
 
@@ -47,9 +47,6 @@ struct range {
   val first, end;
 };
 struct range cta_range(struct ir *k, val total);
-/* The same, but of three neighbours the first takes a block more and the last one less, where they
-   have eight or more: what CTAs do at the end of their ranges does not come all at once. */
-struct range cta_range_staggered(struct ir *k, val total);
 
 val blocks_in(struct ir *k, val n, int rows); /* ceil(n / rows) */
 /* 1 / rows of block j of n rows in blocks of |rows|; 1 where there are none. */
@@ -79,7 +76,7 @@ struct place4 walk_place(struct ir *k, const struct sequences *s, const struct w
 void pass_cut(struct ir *k, const struct pass *p, struct slot slot, val keys, val n_k, val j);
 
 /* Slots of h_part that hold the partial sums of one head's H_j: statistics' CTA c left it in slot
-   c + head, for its staggered range of all total_heads x blocks. */
+   c + head, and had block i of all T = total_heads x blocks where T c / C <= i. */
 struct parts {
   val total_heads, blocks, ctas; /* of the statistics launch */
 };

@@ -19,7 +19,6 @@
 
 #include <assert.h>
 
-#include "compiler/kernels/blocks.h"
 #include "compiler/kernels/kernels.h"
 #include "compiler/sm90/sync.h"
 
@@ -83,6 +82,15 @@ static void route_rows(struct ir *k, struct route *a) {
 
 /* ---- sum of H_j ---- */
 
+/* The statistics CTA that had block |index| of all key/value heads: CTA c of C had [T c / C,
+   T (c + 1) / C). */
+static val statistics_cta(struct ir *k, const struct route *a, val index) {
+  val heads = per_group(k, a, ARG(total_heads));
+  val total = mul(k, widen(k, heads), widen(k, ARG(stat_blocks)));
+  val end = mul(k, add_const(k, index, 1), widen(k, ARG(stat_ctas)));
+  return narrow(k, udiv(k, add_const(k, end, -1), total));
+}
+
 /* |h_scale| of a head, which is per n_k keys: per n_b where a sequence has fewer. */
 static val scale_of_h(struct ir *k, const struct route *a, val head) {
   val keys = keys_of(k, mul_const(k, head, a->plan->group));
@@ -96,15 +104,15 @@ static val scale_of_h(struct ir *k, const struct route *a, val head) {
    slot = cta + head. */
 static void reduce_elements(struct ir *k, const struct route *a, val head, val first) {
   const int elements = a->plan->head_dim * a->plan->head_dim;
-  val heads = per_group(k, a, ARG(total_heads));
-  const struct parts parts = {heads, ARG(stat_blocks), ARG(stat_ctas)};
+  val begin = mul(k, widen(k, head), widen(k, ARG(stat_blocks)));
+  val end = add(k, begin, widen(k, ARG(stat_blocks)));
   struct var sum[PER_THREAD];
   for (int i = 0; i < PER_THREAD; i++) {
     sum[i] = var_init(k, f32(k, 0));
   }
-  struct range slots = parts_of_head(k, &parts, head);
-  FOR (k, slot, slots.first, slots.end) {
-    val part = at_row(k, ARG(h_part), slot, i32(k, elements * F32));
+  val last_cta = statistics_cta(k, a, add_const(k, end, -1));
+  FOR (k, c, statistics_cta(k, a, begin), add_const(k, last_cta, 1)) {
+    val part = at_row(k, ARG(h_part), add(k, head, c), i32(k, elements * F32));
     val mine = at(k, part, mul_const(k, first, F32));
     for (int i = 0; i < PER_THREAD; i += 4) {
       val four = load(k, k->i32x4, at_const(k, mine, i * F32), 4 * F32);

@@ -334,7 +334,7 @@ static struct statistics statistics_open(struct ir *k, const struct plan_statist
   struct statistics a = {.plan = plan, .pass = pass_open(k, pass, plan->kernel.smem_bytes)};
   a.sequences = (struct sequences){plan->block, ARG(total_heads), ARG(heads),
                                    ARG(blocks), ARG(n_k),         ARG(lengths)};
-  a.blocks = cta_range_staggered(k, mul(k, ARG(total_heads), ARG(blocks)));
+  a.blocks = cta_range(k, mul(k, ARG(total_heads), ARG(blocks)));
   a.q_blocks = blocks_in(k, ARG(n_q), plan->block);
   a.k_blocks = blocks_in(k, ARG(n_k), plan->block);
   return a;

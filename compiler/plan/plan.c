@@ -223,15 +223,6 @@ static const struct attend_candidate SHARED[] = {
     {0},
 };
 
-/* Pairs of query blocks of 64 rows: where the lists part, each warpgroup has every second stage, so
-   that with two of them it could load no tile ahead. Values are held longer than keys. */
-static const struct attend_candidate PAIRS[] = {
-    {128, 3, 3, NULL},
-    {128, 2, 3, NULL},
-    {128, 2, 2, NULL},
-    {0},
-};
-
 /* Query blocks of 64 rows: each computing warpgroup has rings of its own. */
 static const struct attend_candidate SPLIT[] = {
     {128, 2, 2,
@@ -329,8 +320,7 @@ static struct plan_attend fit_attend(struct arena *arena, struct plan *plan,
                                      const struct plan_attend *fixed) {
   struct plan_attend taken = *fixed;
   bool chosen = false;
-  const struct attend_candidate *first = fixed->streams > 1 ? SPLIT : fixed->pairs ? PAIRS : SHARED;
-  for (const struct attend_candidate *c = first; c->tile_k; c++) {
+  for (const struct attend_candidate *c = fixed->streams > 1 ? SPLIT : SHARED; c->tile_k; c++) {
     struct plan_attend p = *fixed;
     const char *reason = why_not(arena, plan, &p, c);
     if (!reason && !chosen) {

@@ -89,18 +89,12 @@ def close(name, got, want, absolute, relative=0.0):
         sys.exit(f"{name}: {bad.sum()} of {bad.size} wrong, first {where}: {got[where]} instead of {want[where]}")
 
 
-def statistics_range(total, ctas, cta):
-    """Blocks of a CTA of statistics: its share; with eight or more a CTA, two of three ranges begin a block later."""
-    first, end = (total * x // ctas + (total >= 8 * ctas and x % 3 != 0 and x < ctas) for x in (cta, cta + 1))
-    return first, end
-
-
 def slot_sums(parts, c, ctas):
     """Sum of a key/value head's partial sums over the CTAs whose range meets the head, and the list of used slots."""
     total, used = c.bhk * c.blocks, set()
     sums = np.zeros((c.bhk, D, D))
     for cta in range(ctas):
-        lo, hi = statistics_range(total, ctas, cta)
+        lo, hi = total * cta // ctas, total * (cta + 1) // ctas
         for head in range(c.bhk):
             if max(lo, head * c.blocks) < min(hi, (head + 1) * c.blocks):
                 assert cta + head not in used
