@@ -113,6 +113,11 @@ fragment) # a mark needs the complete list: a quick run earns none
   expect 0 python3 "$record" merge --validation "$work/two.json" --docs "$work/docs"
   expect 0 python3 "$record" merge --validation "$work/two.json" --docs "$work/docs"
   cmp -s "$work/two.json" "$work/docs/validation.json" || fail "merging twice changed the record"
+  echo '{"bench": "kernels", "spec": "dense", "sha256": "0", "shape": {}, "ms": 1.0}' >"$work/times"
+  expect 0 python3 "$record" merge --kernels "$work/times" --docs "$work/docs"
+  expect 0 python3 "$record" merge --kernels "$work/times" --docs "$work/docs"
+  cmp -s "$work/times" "$work/docs/h200/kernels.jsonl" || fail "a line of times is added once"
+  expect 1 python3 "$record" merge --kernels "$work/two.json" --docs "$work/docs"
   ;;
 *) fail "no job $job" ;;
 esac

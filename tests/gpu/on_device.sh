@@ -113,7 +113,7 @@ time_kernels() {
 
 bench_packs() {
   rm -f "$out/bench.jsonl" "$out/kernels.jsonl"
-  for spec in ${specs:-hybrid}; do time_kernels "$spec" 4096,4608,16384; done
+  for spec in ${specs:-hybrid}; do time_kernels "$spec" 4096,4608,8192,16384,32768; done
   if [ -z "$specs" ]; then
     for spec in hybrid64 hybrid_residual; do time_kernels $spec 4608; done
     time_kernels sd35_medium 4429

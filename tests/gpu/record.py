@@ -4,9 +4,9 @@
 record.py fragment verify.jsonl --driver 580.159.04 -o validation.json
     The marks that a run of `pisa verify --both --json` earned: the PTX and the cubin of every
     spec whose complete list of cases passed as cubin and as PTX.
-record.py merge [--validation validation.json] [--bench bench.jsonl]
+record.py merge [--validation validation.json] [--bench bench.jsonl] [--kernels kernels.jsonl]
                 [--docs docs/results] [--packs generated]
-    Adds a fragment and benchmark lines to the records. With --packs, marks of code that is in
+    Adds a fragment, benchmark lines and times of single kernels to the records. With --packs, marks of code that is in
     none of the packs there are dropped.
 """
 
@@ -33,6 +33,7 @@ BENCH_KEYS = {
 }
 SHAPE_KEYS = {"B", "H", "Hk", "Nq", "Nk", "D", "type", "density"}
 RECORDS = {"piecewise": "h200/piecewise.jsonl", "photograph": "h200/piecewise.jsonl"}
+KERNELS = "h200/kernels.jsonl"
 
 
 def stop(message):
@@ -133,16 +134,29 @@ def check_measurement(line):
         stop(f"unknown bench {line['bench']!r}")
 
 
+def append(target, line):
+    """Once: a line that is there already is not added again."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(line) + "\n"
+    if target.exists() and text in target.read_text(encoding="utf-8").splitlines(keepends=True):
+        return
+    with target.open("a", encoding="utf-8") as out:
+        out.write(text)
+
+
 def merge_measurements(docs, path):
     for line in read_lines(path):
         check_measurement(line)
-        target = docs / RECORDS[line["bench"]]
-        target.parent.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(line) + "\n"
-        if target.exists() and text in target.read_text(encoding="utf-8").splitlines(keepends=True):
-            continue
-        with target.open("a", encoding="utf-8") as out:
-            out.write(text)
+        append(docs / RECORDS[line["bench"]], line)
+    print(f"{path}: recorded")
+
+
+def merge_kernels(docs, path):
+    """Lines of `pisa bench --json`."""
+    for line in read_lines(path):
+        if line.get("bench") != "kernels" or not {"spec", "sha256", "shape", "ms"} <= set(line):
+            stop(f"no line of `pisa bench --json`: {line}")
+        append(docs / KERNELS, line)
     print(f"{path}: recorded")
 
 
@@ -152,6 +166,8 @@ def merge(arguments):
         merge_marks(docs, arguments.validation, arguments.packs)
     if arguments.bench:
         merge_measurements(docs, arguments.bench)
+    if arguments.kernels:
+        merge_kernels(docs, arguments.kernels)
 
 
 def main():
@@ -167,6 +183,7 @@ def main():
     command = commands.add_parser("merge")
     command.add_argument("--validation")
     command.add_argument("--bench")
+    command.add_argument("--kernels")
     command.add_argument("--docs", default="docs/results")
     command.add_argument("--packs")
     command.set_defaults(run=merge)
