@@ -19,8 +19,8 @@ struct blocks_head {
   double scale; /* multiplies q.k */
 };
 
-/* o [D] and lse of q [D] at token |t|; list [n_list] in any order, ids outside the sequence
-   skipped, or NULL: every block. */
+/* o [D] and lse of q [D] at token |t|; list [n_list] in any order, each id once, those outside the
+   sequence skipped, or NULL: every block. */
 void attend_blocks(const struct blocks_head *head, const double *q, int64_t t, const int32_t *list,
                    int64_t n_list, double *o, double *lse);
 /* o [Nq, D] and lse [Nq] of q [Nq, D]; list [Nq, room], or NULL: every block. */
