@@ -4,41 +4,44 @@
 
 #include "runtime/cpu/select.h"
 
-/* ln sum of e^x over the n numbers x[i * stride]; -inf of none. */
+/* ln sum of e^x over the n numbers x[i * stride]; -inf of none, +inf if one of them is. */
 static double log_sum(const double *x, int64_t n, int64_t stride) {
   double max = -INFINITY, sum = 0;
   for (int64_t i = 0; i < n; i++)
     max = fmax(max, x[i * stride]);
-  if (max == -INFINITY)
+  if (isinf(max))
     return max;
   for (int64_t i = 0; i < n; i++)
     sum += exp(x[i * stride] - max);
   return max + log(sum);
 }
 
+static bool by_mass(const struct selection *s) {
+  return s->reduce == SELECT_MASS || s->reduce == SELECT_MAX_MASS;
+}
+
 static bool adds(const struct selection *s) {
   return s->reduce == SELECT_SUM || s->reduce == SELECT_MASS;
 }
 
-/* worth [n] gains one head, whose score [n] becomes a part of |all| unless that is NaN. */
-static void join_head(const struct selection *s, const double *score, int64_t n, double all,
-                      double *worth) {
+/* worth [n] gains the score [n] of one head, or with mass its softmax. */
+static void join_head(const struct selection *s, const double *score, int64_t n, double *worth) {
+  double all = by_mass(s) ? log_sum(score, n, 1) : 0;
   for (int64_t e = 0; e < n; e++) {
     double x = score[e];
-    if (!isnan(all))
+    if (by_mass(s))
       x = x == -INFINITY ? 0 : exp(x - all);
     worth[e] = adds(s) ? worth[e] + x : fmax(worth[e], x);
   }
 }
 
 void select_reduce(const struct selection *s, const double *score, int64_t n, double *worth) {
-  bool mass = s->reduce == SELECT_MASS || s->reduce == SELECT_MAX_MASS;
   for (int64_t e = 0; e < n; e++)
     worth[e] = s->reduce == SELECT_LOG_SUM ? log_sum(score + e, s->heads, n)
                : adds(s)                   ? 0
                                            : -INFINITY;
   for (int h = 0; s->reduce != SELECT_LOG_SUM && h < s->heads; h++)
-    join_head(s, score + h * n, n, mass ? log_sum(score + h * n, n, 1) : NAN, worth);
+    join_head(s, score + h * n, n, worth);
   for (int64_t e = 0; e < n; e++)
     if (isnan(worth[e]))
       worth[e] = -INFINITY;

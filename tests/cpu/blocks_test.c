@@ -116,10 +116,10 @@ static void nan_shows(void) {
    captured of .8 and .8. */
 static void means_by_hand(void) {
   const double first[] = {0.5, 0.3, 0.2}, second[] = {0.2, 0.2, 0.6};
-  const int32_t list[] = {0, 2, -1}, best[] = {0, 1}, same[] = {2, 0};
+  const int32_t list[] = {0, 2, -1}, best[] = {0, 1, -1}, same[] = {2, 0};
   struct selection_quality sum = {0}, mean = quality_means(&sum);
   CHECK(mean.queries == 0 && mean.recall == 0 && mean.captured == 0 && mean.ratio == 0);
-  quality_add(&sum, first, list, 3, best, 2);
+  quality_add(&sum, first, list, 3, best, 3);
   quality_add(&sum, second, list, 3, same, 2);
   mean = quality_means(&sum);
   CHECK(mean.queries == 2);

@@ -95,6 +95,11 @@ static void forced(void) {
   const int32_t none_ahead[] = {0, -1, -1, -1}, some_ahead[] = {1, -1, -1, -1};
   check_list(&x, 5, 4, none_ahead);
   check_list(&x, 25, 4, some_ahead);
+  x.selection.current = false;
+  x.selection.n_always = 1;
+  x.selection.always[0] = (struct cpu_range){100, 101};
+  CHECK(!select_forced(&x.selection, &x.pyramid, 70, 3, 1)); /* tokens 64 .. 127 */
+  CHECK(select_forced(&x.selection, &x.pyramid, 96, 3, 1));
   selection_sample_free(&x);
 }
 
@@ -162,6 +167,61 @@ static void worths(void) {
   CHECK(worth[0] == INFINITY && worth[3] == -INFINITY);
   CHECK_AT_MOST(fabs(worth[1] - (3 + log(16))), 1e-14);
   CHECK_AT_MOST(fabs(worth[2] - (2 + log(16))), 1e-14);
+  x.selection.keep = 6; /* all, unranked */
+  double all[6];
+  int32_t six[6];
+  CHECK(select_leaves(&x.selection, &x.pyramid, x.q, 95, 6, six, all, &n) && n == 6);
+  for (int e = 0; e < 6; e++)
+    CHECK(six[e] == e && all[e] == INFINITY);
+  selection_sample_free(&x);
+}
+
+/* Keys 1 but for 4 of a leaf at 1 + 2^-7: their mean is stored as 1 and read once the leaf is full;
+   before, the mean of what is there is not rounded. */
+static void growing(void) {
+  const double value[] = {1, 1};
+  const int32_t node = 1;
+  struct selection_sample x = steps(value, 2, 1);
+  for (int64_t t = 16; t < 20; t++)
+    x.k[t * D] = 1 + 0x1p-7;
+  selection_sample_build(&x);
+  x.selection.causal = true;
+  x.selection.score = SELECT_MEAN;
+  for (int64_t t = 16; t < 32; t++) {
+    double score, wanted = 1 + 0x1p-7 * (t < 20 ? 1 : 4.0 / (double)(t - 15));
+    select_scores(&x.selection, &x.pyramid, x.q, t, 1, &node, 1, &score);
+    CHECK_AT_MOST(fabs(score - (t == 31 ? 1 : wanted)), 1e-15);
+  }
+  selection_sample_free(&x);
+}
+
+/* A leaf with a NaN is the last to be read, one with an infinite score the first, yet not forced.
+ */
+static void not_finite(void) {
+  const double value[] = {3, 2, 1, 1};
+  const int32_t without[] = {1, 2}, with[] = {1, 3};
+  for (int score = SELECT_MEAN; score <= SELECT_LSE; score += SELECT_LSE)
+    for (int reduce = SELECT_SUM; reduce <= SELECT_MAX_MASS; reduce++) {
+      struct selection_sample x = steps(value, 4, 2);
+      x.selection.flat = true;
+      x.selection.score = (enum select_score)score;
+      x.selection.reduce = (enum select_reduce)reduce;
+      x.k[3 * D] = NAN;
+      selection_sample_build(&x);
+      check_list(&x, 63, 2, without);
+      for (int64_t t = 48; score == SELECT_MEAN && reduce < SELECT_MASS && t < 64; t++)
+        x.k[t * D] = INFINITY;
+      selection_sample_build(&x);
+      check_list(&x, 63, 2, isinf(x.k[48 * D]) ? with : without);
+      selection_sample_free(&x);
+    }
+  struct selection s = {.keep = 2};
+  struct selection_sample x = steps(value, 4, 2);
+  const int32_t candidate[] = {1, 2, 3};
+  double worth[] = {INFINITY, INFINITY, INFINITY};
+  int32_t kept[3];
+  CHECK(select_best(&s, &x.pyramid, 63, 1, candidate, worth, 3, kept) == 2);
+  CHECK(kept[0] == 1 && kept[1] == 2);
   selection_sample_free(&x);
 }
 
@@ -188,9 +248,9 @@ static void short_node(void) {
 static const struct {
   const char *name;
   void (*run)(void);
-} cases[] = {
-    {"walk", walk},         {"reductions", reductions}, {"forced", forced},        {"mass", mass},
-    {"few_keys", few_keys}, {"worths", worths},         {"short_node", short_node}};
+} cases[] = {{"walk", walk},       {"reductions", reductions}, {"forced", forced},
+             {"mass", mass},       {"few_keys", few_keys},     {"worths", worths},
+             {"growing", growing}, {"not_finite", not_finite}, {"short_node", short_node}};
 
 int main(int argc, char **argv) {
   for (size_t i = 0; argc == 2 && i < sizeof cases / sizeof *cases; i++)
