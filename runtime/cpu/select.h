@@ -27,7 +27,7 @@
    Score of a node for one head, x_r = scale q . mean of child r (of a leaf: of a key), n_r the
    tokens of child r over those of a full one (1 but for a last child):
        mean            scale q . mean of the node, as stored
-       half variance   mean + variance / 2 of the x_r, weighted by n_r: of children, not of the node
+       half variance   the mean of the x_r + half their variance, both weighted by n_r
        lse             ln sum n_r e^x_r
    With a causal mask a child counts if it is full and in the past. A node that is not full or not
    in the past as a whole (the own one) has for mean that of the x_r, and -inf if no child counts.

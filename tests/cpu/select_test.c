@@ -1,5 +1,5 @@
-/* select_test.c: lists against a statement of the method written for this test alone: sets of nodes,
-   means taken from keys, ranks by counting; with first, previous and own leaf forced. */
+/* select_test.c: lists against a statement of the method written for this test alone: sets of
+   nodes, means taken from keys, ranks by counting; with first, previous and own leaf forced. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
