@@ -16,10 +16,11 @@ int64_t pisa_route_smem(int64_t nt) {
 
 static pisa_status check_route(const struct pisa_method *method, const struct pisa_shape *shape,
                                const struct pisa_limits *limits, pisa_error *error) {
-  if (pisa_route_smem(shape->nt) <= limits->route_smem_bytes)
+  const int64_t mask_bits = 32 * PISA_MAX_MASK_WORDS; /* attend has room for no longer row */
+  if (pisa_route_smem(shape->nt) <= limits->route_smem_bytes && shape->nt <= mask_bits)
     return PISA_OK;
   int64_t row = limits->route_smem_bytes / (ROUTE_ROWS * (int64_t)sizeof(float)) - ROUTE_PAD;
-  int64_t most = row / MEAN_TILE * MEAN_TILE * method->key;
+  int64_t most = pisa_min(row / MEAN_TILE * MEAN_TILE, mask_bits) * method->key;
   return pisa_fail(error, PISA_UNSUPPORTED,
                    "n_k is %" PRId64 ": the route kernel keeps a row of scores in shared memory, "
                    "which holds at most %" PRId64 " tokens on this device",

@@ -121,18 +121,26 @@ static void load_stage(struct ir *k, const struct attend *a, const struct ring *
   ring_advance(k, ring, where);
 }
 
+/* Tiles 0 to |tiles| of listed blocks alone. */
+static void load_listed(struct ir *k, const struct attend *a, const struct ring *ring,
+                        struct ring_place *where, const struct cursor *cursor, struct item item,
+                        val map, val tiles) {
+  val row[ATTEND_MAX_BOXES];
+  FOR (k, t, i32(k, 0), tiles) {
+    for (int i = 0; i < boxes(a); i++) {
+      row[i] = listed_row(k, a, cursor, i);
+    }
+    cursor_read(k, a, cursor, add_const(k, t, 1));
+    load_stage(k, a, ring, where, map, item.kv, row);
+  }
+}
+
 /* The tiles of a pair, each kind in a loop of its own: its list leaves no registers for both. */
 static void load_pairs(struct ir *k, const struct attend *a, const struct ring *ring,
                        struct ring_place *where, const struct cursor *cursor, struct item item,
                        val exact_map, val mean_map, val variance_map) {
   val row[ATTEND_MAX_BOXES];
-  FOR (k, t, i32(k, 0), a->exact_tiles) {
-    for (int i = 0; i < boxes(a); i++) {
-      row[i] = listed_row(k, a, cursor, i);
-    }
-    cursor_read(k, a, cursor, add_const(k, t, 1));
-    load_stage(k, a, ring, where, exact_map, item.kv, row);
-  }
+  load_listed(k, a, ring, where, cursor, item, exact_map, a->exact_tiles);
   if (!a->plan->means) {
     return;
   }
@@ -152,13 +160,7 @@ static void load_units(struct ir *k, const struct attend *a, const struct ring *
                        struct ring_place *where, const struct cursor *cursor, struct item item,
                        val exact_map, val mean_map) {
   val row[ATTEND_MAX_BOXES];
-  FOR (k, t, i32(k, 0), a->full_tiles) {
-    for (int i = 0; i < boxes(a); i++) {
-      row[i] = listed_row(k, a, cursor, i);
-    }
-    cursor_read(k, a, cursor, add_const(k, t, 1));
-    load_stage(k, a, ring, where, exact_map, item.kv, row);
-  }
+  load_listed(k, a, ring, where, cursor, item, exact_map, a->full_tiles);
   FOR_STEP(k, unit, mul_const(k, a->full_tiles, 2), a->units, i32(k, 2)) {
     struct slot slot = ring_slot(k, where);
     val has_second = is_lt(k, add_const(k, unit, 1), a->units);

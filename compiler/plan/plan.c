@@ -101,14 +101,30 @@ static bool is_second_order(const struct spec *spec) {
   return !spec->attend.all_exact && spec->attend.mass_second_order;
 }
 
-/* Ring of |stages| (q, k and v block of one j), a 1 KB tile of ones, a row of column sums per stage
- * (sm90/ones.h), barriers padded to 256. */
-static void statistics_layout(struct plan_statistics *p, int stages) {
+/* A pass over blocks (statistics, residual): ring, a 1 KB tile of ones, a row of column sums per
+   stage (sm90/ones.h), barriers padded to 256. */
+struct pass_layout {
+  int stages, ones_offset, barrier_offset, smem_bytes;
+};
+
+/* The deepest ring of up to 6 stages that fits, of |tiles| blocks each. */
+static struct pass_layout fit_pass(struct arena *arena, struct plan *plan, const char *name,
+                                   int tiles) {
   enum { ONES = 1024, ROW = 512, BARRIERS = 256 };
-  p->stages = stages;
-  p->ones_offset = stages * 3 * p->block * row_bytes(p->head_dim);
-  p->barrier_offset = p->ones_offset + ONES + stages * ROW;
-  p->kernel.smem_bytes = p->barrier_offset + BARRIERS;
+  const struct spec *spec = plan->spec;
+  struct pass_layout pass = {0};
+  for (int stages = 6; stages >= 2; stages--) {
+    pass.stages = stages;
+    pass.ones_offset = stages * tiles * spec->blocks.key * row_bytes(spec->shape.head_dim);
+    pass.barrier_offset = pass.ones_offset + ONES + stages * ROW;
+    pass.smem_bytes = pass.barrier_offset + BARRIERS;
+    if (pass.smem_bytes <= plan->target->smem_bytes)
+      break;
+    reject(plan, arena_printf(arena, "%s stages=%d", name, stages),
+           arena_printf(arena, "%d bytes of shared memory, a CTA has %d", pass.smem_bytes,
+                        plan->target->smem_bytes));
+  }
+  return pass;
 }
 
 static void choose_statistics(struct arena *arena, struct plan *plan) {
@@ -131,26 +147,14 @@ static void choose_statistics(struct arena *arena, struct plan *plan) {
       .wants_variance = has_means(spec) && is_second_order(spec),
       .wants_trace = ranks_by(spec, TERM_LOG_KEY_VARIANCE),
   };
-  for (int stages = 6; stages >= 2; stages--) {
-    statistics_layout(p, stages);
-    if (p->kernel.smem_bytes <= plan->target->smem_bytes)
-      return;
-    reject(plan, arena_printf(arena, "statistics stages=%d", stages),
-           arena_printf(arena, "%d bytes of shared memory, a CTA has %d", p->kernel.smem_bytes,
-                        plan->target->smem_bytes));
-  }
+  struct pass_layout pass = fit_pass(arena, plan, "statistics", 3);
+  p->stages = pass.stages;
+  p->ones_offset = pass.ones_offset;
+  p->barrier_offset = pass.barrier_offset;
+  p->kernel.smem_bytes = pass.smem_bytes;
 }
 
 /* ---- residual ---- */
-
-/* As for statistics, but a stage has no block of q. */
-static void residual_layout(struct plan_residual *p, int stages) {
-  enum { ONES = 1024, ROW = 512, BARRIERS = 256 };
-  p->stages = stages;
-  p->ones_offset = stages * 2 * p->block * row_bytes(p->head_dim);
-  p->barrier_offset = p->ones_offset + ONES + stages * ROW;
-  p->kernel.smem_bytes = p->barrier_offset + BARRIERS;
-}
 
 static void choose_residual(struct arena *arena, struct plan *plan) {
   const struct spec *spec = plan->spec;
@@ -163,14 +167,11 @@ static void choose_residual(struct arena *arena, struct plan *plan) {
       .producer_registers = PRODUCER_REGISTERS,
       .consumer_registers = CONSUMER_REGISTERS,
   };
-  for (int stages = 6; stages >= 2; stages--) {
-    residual_layout(p, stages);
-    if (p->kernel.smem_bytes <= plan->target->smem_bytes)
-      return;
-    reject(plan, arena_printf(arena, "residual stages=%d", stages),
-           arena_printf(arena, "%d bytes of shared memory, a CTA has %d", p->kernel.smem_bytes,
-                        plan->target->smem_bytes));
-  }
+  struct pass_layout pass = fit_pass(arena, plan, "residual", 2);
+  p->stages = pass.stages;
+  p->ones_offset = pass.ones_offset;
+  p->barrier_offset = pass.barrier_offset;
+  p->kernel.smem_bytes = pass.smem_bytes;
 }
 
 /* ---- route ---- */
