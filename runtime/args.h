@@ -9,6 +9,7 @@
 #define PISA_FIELD_MAP(name) CUtensorMap name;
 #define PISA_FIELD_PTR(name) CUdeviceptr name;
 #define PISA_FIELD_I32(name) int32_t name;
+#define PISA_FIELD_I64(name) int64_t name;
 #define PISA_FIELD_F32(name) float name;
 struct pisa_statistics_args {
   PISA_STATISTICS_ARGS(PISA_FIELD)

@@ -9,7 +9,10 @@
 #include "runtime/manifest_method.h"
 
 const char *const pisa_kernel_names[PISA_N_KERNELS] = {
-    "statistics", "residual", "route", "attend", "attend_edge", "dense", "dense_edge"};
+    "statistics",    "residual",   "route",      "attend",        "attend_edge",
+    "dense",         "dense_edge", "pyramid",    "pyramid_top",   "walk",
+    "cluster",       "scatter",    "leaf_score", "pick",          "flat",
+    "attend_blocks", "append",     "decode",     "decode_attend", "decode_merge"};
 
 enum {
   MAX_VARIANTS = 4096,
@@ -133,8 +136,11 @@ static bool wants_kernel(const struct pisa_method *method, enum pisa_kernel_id i
   case PISA_KERNEL_DENSE:
   case PISA_KERNEL_DENSE_EDGE:
     return method->dense_below > 0;
-  default:
+  case PISA_KERNEL_ATTEND:
+  case PISA_KERNEL_ATTEND_EDGE:
     return true;
+  default:
+    return false;
   }
 }
 

@@ -17,6 +17,19 @@ enum pisa_kernel_id {
   PISA_KERNEL_ATTEND_EDGE, /* any other call */
   PISA_KERNEL_DENSE,       /* `below N tokens use dense`: attend of a dense pack, */
   PISA_KERNEL_DENSE_EDGE,  /* and its edge */
+  PISA_KERNEL_PYRAMID,     /* block selection, prefill: */
+  PISA_KERNEL_PYRAMID_TOP,
+  PISA_KERNEL_WALK,    /* not flat */
+  PISA_KERNEL_CLUSTER, /* these four: leaf_stage clustered */
+  PISA_KERNEL_SCATTER,
+  PISA_KERNEL_LEAF_SCORE,
+  PISA_KERNEL_PICK,
+  PISA_KERNEL_FLAT, /* route flat, or `below N tokens use flat` */
+  PISA_KERNEL_ATTEND_BLOCKS,
+  PISA_KERNEL_APPEND, /* phase decode: */
+  PISA_KERNEL_DECODE,
+  PISA_KERNEL_DECODE_ATTEND, /* `all exact` too */
+  PISA_KERNEL_DECODE_MERGE,
   PISA_N_KERNELS
 };
 extern const char *const pisa_kernel_names[PISA_N_KERNELS]; /* "statistics", ... */

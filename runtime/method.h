@@ -9,9 +9,17 @@
 #include "runtime/abi.def"
 #include "runtime/pisa.h"
 
-enum pisa_family { PISA_PIECEWISE };
+enum pisa_family { PISA_PIECEWISE, PISA_PYRAMID };
 enum pisa_mask { PISA_MASK_NONE, PISA_MASK_CAUSAL };
-enum pisa_score { PISA_SCORE_MEAN }; /* scale * qbar . kbar */
+/* Piecewise: scale * qbar . kbar. Pyramid: of the logits of a node's children (docs/DESIGN.md). */
+enum pisa_score { PISA_SCORE_MEAN, PISA_SCORE_HALF_VARIANCE, PISA_SCORE_LSE };
+enum pisa_reduce {
+  PISA_REDUCE_SUM,
+  PISA_REDUCE_MAX,
+  PISA_REDUCE_LSE,
+  PISA_REDUCE_MASS,
+  PISA_REDUCE_MAX_MASS
+};
 enum pisa_term {
   PISA_TERM_NONE,
   PISA_TERM_LOG_COVARIANCE,  /* + ln(||H_j||_F + 1e-5) */
@@ -63,7 +71,26 @@ struct pisa_method {
   enum pisa_mass mass; /* zeroth order for PISA_TAIL_DROP */
   bool union_lists;    /* pairs of lists of 64-row query blocks are ordered for one walk (ABI.md) */
   int64_t dense_below; /* n_k below this is attended densely; 0: never */
+
+  /* Block selection, family PISA_PYRAMID: query is 1, key is |leaf|, budget PISA_BUDGET_KEEP with
+     |keep| compiled in, tail PISA_TAIL_DROP. */
+  int group;                            /* children of a node above the leaves: 2, 4, 8 */
+  bool flat;                            /* route flat: all visible leaves are candidates */
+  enum pisa_reduce reduce;              /* over the G heads that share a list */
+  int64_t start_nodes;                  /* where a walk begins (LANGUAGE.md 5.9); 0: at the root */
+  bool always_previous, always_current; /* beside |always| */
+  bool fused;                           /* leaf_stage fused: the walk scores leaves too */
+  int query_tile;                       /* queries that leaf_score multiplies at once */
+  int64_t flat_below;                   /* n_k below this is selected flat; 0: never */
+
+  /* Both families. */
+  bool prefill, decode; /* phases there are kernels for */
+  int page;             /* tokens of a page of k and v; 0: no pages */
 };
+
+static inline bool pisa_reduces_mass(const struct pisa_method *method) {
+  return method->reduce == PISA_REDUCE_MASS || method->reduce == PISA_REDUCE_MAX_MASS;
+}
 
 /* G, query heads per key/value head. */
 static inline int pisa_method_group(const struct pisa_method *method) {

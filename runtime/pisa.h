@@ -145,7 +145,41 @@ typedef struct pisa_attention {
      0. Not for dense packs and calls that `below` makes dense. */
   const int32_t *lists;
   int64_t n_listed; /* 1 to NT where |lists| is set; else 0 */
+
+  /* Block selection (method pyramid; arXiv 2609.31093) and decoding. The G query heads of a key
+     head share a list of leaves for every query, so |blocks| is [B, Hk, Nq, kept], kept the spec's
+     keep (or its always-set where that is larger). With o.data NULL the call only selects: v and o
+     are not looked at and |blocks| must be set. Query row i stands at token t = n_b - Nq + i of a
+     sequence with n_b keys, and with mask causal reads tokens 0 .. t. */
+  float *worth; /* NULL, or like |blocks|: score of each leaf over all heads, natural log for the
+                   sums, +infinity where it was kept unranked, -infinity behind the last */
+  /* NULL, or both [B + 1] on the device, ascending from 0: sequences of any length, also 0, packed
+     one behind the other. n_q and n_k are then the rows of all together; q and o are [1, H, Nq, D],
+     k and v [1, Hk, Nk, D], lse [H, Nq], blocks and worth [Hk, Nq, kept]. k_lengths must be NULL.
+   */
+  const int32_t *q_starts, *k_starts;
+  /* Packs with pages: [B, page_columns] on the device: key j of a sequence is row j mod page of
+     batch entry pages[b, j / page] of k and v, whose first extent is any number of pages. n_k is
+     the room of a sequence, page_columns times the pack's page. NULL for other packs. */
+  const int32_t *pages;
+  int64_t page_columns;
+  /* NULL: means live in the workspace. Else pisa_pyramid_size bytes, 256-byte aligned, that outlive
+     the call: prefill writes the pyramid of k there, decode reads it and appends to it. Its layout
+     depends on B, Hk, n_k (the room) and the pack alone. */
+  void *pyramid;
+  int phase;     /* PISA_PREFILL, or PISA_DECODE for a few queries at the end of cached sequences */
+  int64_t n_new; /* decode: the last n_new keys of each sequence, 0 to |leaf|, are not in |pyramid|
+                    yet */
+  int append_completed; /* decode: store a node with its last token only. Same selections while the
+                           current leaf is always read, fewer bytes. One pyramid: one way */
 } pisa_attention;
+
+enum { PISA_PREFILL = 0, PISA_DECODE = 1 };
+
+/* Bytes of |call->pyramid| for calls with this batch, kv_heads and n_k, with k_starts or without.
+ */
+pisa_status pisa_pyramid_size(const pisa_pack *pack, int variant, const pisa_attention *call,
+                              size_t *out_bytes, pisa_error *error);
 
 /* "kept", the most key blocks that a query block of this call may read exactly, the last extent of
    |blocks|: k, or the size of the largest always-set where that is more; a bound on them with

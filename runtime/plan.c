@@ -33,6 +33,23 @@ pisa_status pisa_kept_blocks(const pisa_pack *pack, int variant, const pisa_atte
   return status;
 }
 
+pisa_status pisa_pyramid_size(const pisa_pack *pack, int variant, const pisa_attention *call,
+                              size_t *out_bytes, pisa_error *error) {
+  pisa_clear(error);
+  const struct pisa_variant *chosen = NULL;
+  pisa_attention full;
+  pisa_status status = pisa_pack_variant(pack, variant, &chosen, error);
+  if (!status)
+    status = pisa_call_read(call, &full, error);
+  if (status)
+    return status;
+  if (!out_bytes)
+    return pisa_fail(error, PISA_INVALID_ARGUMENT, "out_bytes is NULL");
+  if (chosen->method.family != PISA_PYRAMID)
+    return pisa_fail(error, PISA_UNSUPPORTED, "the pack selects no blocks, so it has no pyramid");
+  return pisa_pyramid_bytes(&chosen->method, &full, out_bytes, error);
+}
+
 pisa_status pisa_workspace_size(const pisa_module *module, const pisa_attention *call,
                                 size_t *out_bytes, pisa_error *error) {
   pisa_clear(error);

@@ -14,8 +14,11 @@ enum {
 };
 
 const char *const pisa_workspace_names[PISA_N_WORKSPACE_PARTS] = {
-    "q_mean",     "k_mean", "v_mean", "h_norm2", "h_part", "h_sum",
-    "k_variance", "lists",  "masks",  "counts",  "shared"};
+    "q_mean",    "k_mean",         "v_mean",          "h_norm2", "h_part",
+    "h_sum",     "k_variance",     "lists",           "masks",   "counts",
+    "shared",    "means",          "span_sums",       "images",  "kept",
+    "positions", "cluster_counts", "cluster_offsets", "items",   "n_items",
+    "entries",   "scores",         "forced",          "ids",     "partial"};
 
 /* Appends |rows| x |columns| x |bytes|. */
 static bool add_part(struct pisa_workspace *ws, enum pisa_workspace_id id, int64_t rows,
@@ -51,6 +54,31 @@ static bool add_parts(const struct pisa_method *method, const struct pisa_shape 
          add_part(ws, PISA_WORKSPACE_MASKS, list_rows, ws->mask_words, 4) &&
          add_part(ws, PISA_WORKSPACE_COUNTS, list_rows, 1, 4) &&
          add_part(ws, PISA_WORKSPACE_SHARED, pairs, 1, 4);
+}
+
+int64_t pisa_node_rows(const struct pisa_method *method, int64_t batch, int64_t keys) {
+  enum { ROWS_OF_A_SEQUENCE = 128, ROWS_BEHIND = 32 };
+  return 4 * (keys / (2 * method->key)) + ROWS_OF_A_SEQUENCE * batch + ROWS_BEHIND;
+}
+
+pisa_status pisa_pyramid_bytes(const struct pisa_method *method, const pisa_attention *call,
+                               size_t *out, pisa_error *error) {
+  int64_t keys, means, open;
+  const int64_t row = method->head_dim, of_sequence = PISA_OPEN_LEVELS * row * 4;
+  if (call->batch < 1 || call->kv_heads < 1 || call->n_k < 1 || call->n_k > PISA_MAX_TOKENS)
+    return pisa_fail(error, PISA_INVALID_ARGUMENT, "batch, kv_heads and n_k must be positive");
+  bool fits = call->k_starts ? pisa_multiply(call->n_k, 1, &keys)
+                             : pisa_multiply(call->n_k, call->batch, &keys);
+  fits = fits && pisa_multiply(call->kv_heads, pisa_node_rows(method, call->batch, keys), &means) &&
+         pisa_multiply(means, row * 2, &means) &&
+         pisa_multiply(call->batch, call->kv_heads, &open) &&
+         pisa_multiply(open, of_sequence, &open) &&
+         pisa_add(pisa_round_up(means, PISA_WORKSPACE_ALIGN), open, &means);
+  if (!fits)
+    return pisa_fail(error, PISA_UNSUPPORTED,
+                     "the pyramid of this shape exceeds the address space");
+  *out = (size_t)means;
+  return PISA_OK;
 }
 
 /* With taylor_1 all other blocks follow those of the list. */

@@ -21,6 +21,21 @@ enum pisa_workspace_id {
   PISA_WORKSPACE_MASKS,      /* uint32 [BH, NTq, mask_words] */
   PISA_WORKSPACE_COUNTS,     /* int32 [BH, NTq] */
   PISA_WORKSPACE_SHARED,     /* int32 [BH, ceil(NTq / 2)] */
+  /* Block selection; letters as in abi.def. */
+  PISA_WORKSPACE_MEANS,           /* T [Hk, P, D]; none where the call has a pyramid of its own */
+  PISA_WORKSPACE_SPAN_SUMS,       /* float [Hk, NS, D] */
+  PISA_WORKSPACE_IMAGES,          /* T [Hk, NL, C, D]: from here to SCORES: leaf_stage clustered */
+  PISA_WORKSPACE_KEPT,            /* int32 [R, K] */
+  PISA_WORKSPACE_POSITIONS,       /* int32 [R, K] */
+  PISA_WORKSPACE_CLUSTER_COUNTS,  /* int32 [NSEG, NP] */
+  PISA_WORKSPACE_CLUSTER_OFFSETS, /* int32 [NSEG, NP] */
+  PISA_WORKSPACE_ITEMS,           /* int32 [NSEG, item_room, 4] */
+  PISA_WORKSPACE_N_ITEMS,         /* int32 [NSEG] */
+  PISA_WORKSPACE_ENTRIES,         /* uint32 [NSEG, K chunk] */
+  PISA_WORKSPACE_SCORES,          /* float [R, slots], with mass [R, slots, G] */
+  PISA_WORKSPACE_FORCED,          /* float [R, G], with mass */
+  PISA_WORKSPACE_IDS,     /* int32 [R, K], where attention follows and the call has no blocks */
+  PISA_WORKSPACE_PARTIAL, /* float [R, splits, G, D + 2]: attention in phase decode */
   PISA_N_WORKSPACE_PARTS
 };
 extern const char *const pisa_workspace_names[PISA_N_WORKSPACE_PARTS]; /* "q_mean", ... */
@@ -38,7 +53,21 @@ struct pisa_workspace {
   int32_t list_stride; /* entries of a list row: kept + 8 (NT + 8 with taylor_1), up to a multiple
                           of 4 */
   int32_t mask_words;  /* words of a mask row: 4 * ceil(NT / 128) */
+  /* block selection */
+  int32_t queries;                /* T */
+  int32_t node_rows;              /* P */
+  int32_t spans, leaves, parents; /* NS, NL, NP */
+  int32_t chunk, segments;        /* NSEG */
+  int32_t item_room;
+  int32_t splits; /* of decode_attend */
 };
+
+/* Rows of the means of a key head, P of abi.def: |keys| is the room of all |batch| sequences. */
+int64_t pisa_node_rows(const struct pisa_method *method, int64_t batch, int64_t keys);
+/* A pyramid of the caller's: means T [Hk, P, D], padded to 256 bytes, then open, float [B, Hk,
+   PISA_OPEN_LEVELS, D]. */
+pisa_status pisa_pyramid_bytes(const struct pisa_method *method, const pisa_attention *call,
+                               size_t *out, pisa_error *error);
 
 /* |shape| must be within the limits of the device (limits.h). PISA_UNSUPPORTED when the sizes
  * overflow. */

@@ -191,7 +191,7 @@ void ir_scope_end(struct ir *k, struct ir_scope *scope);
 
 /* ---- kernels ---- */
 
-enum ir_arg_kind { IR_ARG_MAP, IR_ARG_PTR, IR_ARG_I32, IR_ARG_F32 };
+enum ir_arg_kind { IR_ARG_MAP, IR_ARG_PTR, IR_ARG_I32, IR_ARG_I64, IR_ARG_F32 };
 struct ir_arg {
   enum ir_arg_kind kind;
   const char *name;

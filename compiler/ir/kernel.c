@@ -36,7 +36,18 @@ static void declare_shared_memory(struct ir *k) {
 }
 
 static type arg_type(struct ir *k, enum ir_arg_kind kind) {
-  return kind == IR_ARG_I32 ? k->i32 : kind == IR_ARG_F32 ? k->f32 : k->ptr;
+  switch (kind) {
+  case IR_ARG_I32:
+    return k->i32;
+  case IR_ARG_I64:
+    return k->i64;
+  case IR_ARG_F32:
+    return k->f32;
+  case IR_ARG_MAP:
+  case IR_ARG_PTR:
+    break;
+  }
+  return k->ptr;
 }
 
 void kernel_begin(struct ir *k, int n_args, const struct ir_arg *args) {
@@ -74,6 +85,7 @@ void kernel_end(struct ir *k, const char *entry, int threads, int ctas_per_sm) {
     const char *comma = i ? ", " : "";
     text_printf(&types, "%s%s", comma,
                 k->args[i].kind == IR_ARG_I32   ? "i32"
+                : k->args[i].kind == IR_ARG_I64 ? "i64"
                 : k->args[i].kind == IR_ARG_F32 ? "f32"
                                                 : "ptr");
     text_printf(&attributes, "%s%s", comma,

@@ -13,4 +13,19 @@ void kernel_residual(struct ir *k, const struct plan_residual *plan);
 void kernel_route(struct ir *k, const struct plan_route *plan);
 void kernel_attend(struct ir *k, const struct plan_attend *plan);
 
+/* Block selection. */
+void kernel_pyramid(struct ir *k, const struct plan_pyramid *plan);
+void kernel_pyramid_top(struct ir *k, const struct plan_pyramid *plan);
+void kernel_walk(struct ir *k, const struct plan_pyramid *plan);
+void kernel_cluster(struct ir *k, const struct plan_pyramid *plan);
+void kernel_scatter(struct ir *k, const struct plan_pyramid *plan);
+void kernel_leaf_score(struct ir *k, const struct plan_pyramid *plan);
+void kernel_pick(struct ir *k, const struct plan_pyramid *plan);
+void kernel_flat(struct ir *k, const struct plan_pyramid *plan);
+void kernel_attend_blocks(struct ir *k, const struct plan_pyramid *plan);
+void kernel_append(struct ir *k, const struct plan_pyramid *plan);
+void kernel_decode(struct ir *k, const struct plan_pyramid *plan);
+void kernel_decode_attend(struct ir *k, const struct plan_pyramid *plan);
+void kernel_decode_merge(struct ir *k, const struct plan_pyramid *plan);
+
 #endif

@@ -118,6 +118,45 @@ struct plan_attend {
   int mask_offset; /* means: the mask rows of an item, beside each stage of Q */
 };
 
+enum { PLAN_MAX_ALWAYS = 4 };
+
+/* Block selection (arXiv 2609.31093): one row of facts for all its kernels, and how each is
+   launched. What a kernel does not need it does not read. */
+struct plan_pyramid {
+  enum spec_type type;
+  int head_dim;
+  int group; /* query heads per key/value head, G; they share a list */
+  bool causal;
+  int leaf, children;     /* C, g */
+  int keep;               /* K, at least the forced leaves */
+  bool flat;              /* all visible leaves are candidates */
+  int start_nodes;        /* first level of a walk: the lowest with at most so many seen; 0: root */
+  int decode_start_nodes; /* the same of the kernel decode */
+  enum spec_score score;
+  enum spec_reduce reduce;
+  bool previous, current; /* forced leaves, beside |always| */
+  struct always_tokens always[PLAN_MAX_ALWAYS];
+  int n_always;
+  int page;       /* tokens a page, 0: none */
+  bool clustered; /* leaves are scored by cluster, scatter, leaf_score, pick; or in walk */
+  int query_tile; /* clustered: queries a tile of leaf_score */
+  int span;       /* leaves a CTA of the kernel pyramid sums */
+  bool prefill, decode, attends; /* which kernels there are */
+  bool flat_below;               /* the kernel flat too */
+  struct plan_kernel build, top, walk, cluster, scatter, leaf_score, pick, flat_scan, attend_blocks,
+      append, decode_select, decode_attend, decode_merge;
+};
+/* Whether kernels know sums of heads' parts of a softmax, for which forced nodes are scored too. */
+static inline bool plan_is_mass(const struct plan_pyramid *p) {
+  return p->reduce == REDUCE_MASS || p->reduce == REDUCE_MAX_MASS;
+}
+/* Which of the kernels above |p| has, in the order of a manifest; returns how many. */
+enum { PLAN_PYRAMID_KERNELS = 13 };
+int plan_pyramid_kernels(const struct plan_pyramid *p,
+                         const struct plan_kernel *out[PLAN_PYRAMID_KERNELS]);
+/* Plans the selection of |spec|, of which limits_of says that it can be built. */
+struct plan_pyramid plan_pyramid_choose(const struct spec *spec, const struct target *target);
+
 struct rejection {       /* a candidate that is not built */
   const char *candidate; /* "half_tile=on" */
   const char *reason;
@@ -134,11 +173,12 @@ struct plan {              /* one variant of one spec */
   struct plan_residual residual;
   struct plan_route route;
   struct plan_attend attend, attend_edge, dense, dense_edge;
+  bool selects; /* block selection: |pyramid| in place of all above */
+  struct plan_pyramid pyramid;
   struct rejection *rejections;
   int n_rejections;
 };
 
-enum { PLAN_MAX_ALWAYS = 4 };
 /* The forced blocks of |spec| as token ranges, `always first` and `always last` included; returns
  * how many. */
 int plan_always(const struct spec *spec, struct always_tokens out[PLAN_MAX_ALWAYS]);

@@ -1,0 +1,81 @@
+/* pyramid.c: in goes a spec that selects blocks; out come the facts and launches of its kernels. */
+#include "compiler/plan/plan.h"
+#include "runtime/abi.def"
+
+enum { TILE_ROWS = 64 }; /* of wgmma */
+
+/* What the spec says, without launches. */
+static struct plan_pyramid facts(const struct spec *spec) {
+  struct plan_pyramid p = {
+      .type = spec->shape.type,
+      .head_dim = spec->shape.head_dim,
+      .group = spec->shape.heads / spec->shape.kv_heads,
+      .causal = spec->shape.mask == MASK_CAUSAL,
+      .leaf = spec->pyramid.leaf,
+      .children = spec->pyramid.group,
+      .keep = spec->route.keep,
+      .flat = spec->route.kind == ROUTE_FLAT,
+      .start_nodes = spec->route.start_nodes,
+      .decode_start_nodes = spec->route.start_nodes,
+      .score = spec->route.score,
+      .reduce = spec->route.reduce,
+      .previous = spec->route.always_blocks & ALWAYS_PREVIOUS,
+      .current = spec->route.always_blocks & (ALWAYS_CURRENT | ALWAYS_DIAGONAL),
+      .page = spec->pages.present ? spec->pages.size : 0,
+      .clustered = spec->route.kind == ROUTE_PYRAMID && spec->leaf_stage == LEAF_CLUSTERED,
+      .prefill = spec->phases.prefill,
+      .decode = spec->phases.decode,
+      .attends = true,
+      .flat_below = spec->below.kind == BELOW_FLAT,
+  };
+  p.n_always = plan_always(spec, p.always);
+  p.query_tile = TILE_ROWS / p.group > 0 ? TILE_ROWS / p.group : 1;
+  p.span = pisa_span_leaves(p.children);
+  return p;
+}
+
+struct plan_pyramid plan_pyramid_choose(const struct spec *spec, const struct target *target) {
+  struct plan_pyramid p = facts(spec);
+  (void)target;
+  p.build = (struct plan_kernel){.entry = "pisa_pyramid", .threads = 256};
+  p.top = (struct plan_kernel){.entry = "pisa_pyramid_top", .threads = 256};
+  p.walk = (struct plan_kernel){.entry = "pisa_walk", .threads = 640};
+  p.cluster = (struct plan_kernel){.entry = "pisa_cluster", .threads = 1024};
+  p.scatter = (struct plan_kernel){.entry = "pisa_scatter", .threads = 256};
+  p.leaf_score = (struct plan_kernel){.entry = "pisa_leaf_score", .threads = 512};
+  p.pick = (struct plan_kernel){.entry = "pisa_pick", .threads = 256};
+  p.flat_scan = (struct plan_kernel){.entry = "pisa_flat", .threads = 128};
+  p.attend_blocks = (struct plan_kernel){.entry = "pisa_attend_blocks", .threads = 256};
+  p.append = (struct plan_kernel){.entry = "pisa_append", .threads = 128};
+  p.decode_select = (struct plan_kernel){.entry = "pisa_decode", .threads = 512};
+  p.decode_attend = (struct plan_kernel){.entry = "pisa_decode_attend", .threads = 256};
+  p.decode_merge = (struct plan_kernel){.entry = "pisa_decode_merge", .threads = 256};
+  return p;
+}
+
+int plan_pyramid_kernels(const struct plan_pyramid *p,
+                         const struct plan_kernel *out[PLAN_PYRAMID_KERNELS]) {
+  const struct {
+    bool present;
+    const struct plan_kernel *kernel;
+  } kernels[] = {
+      {p->prefill, &p->build},
+      {p->prefill, &p->top},
+      {p->prefill && !p->flat, &p->walk},
+      {p->prefill && p->clustered, &p->cluster},
+      {p->prefill && p->clustered, &p->scatter},
+      {p->prefill && p->clustered, &p->leaf_score},
+      {p->prefill && p->clustered, &p->pick},
+      {p->prefill && (p->flat || p->flat_below), &p->flat_scan},
+      {p->prefill && p->attends, &p->attend_blocks},
+      {p->decode, &p->append},
+      {p->decode, &p->decode_select},
+      {p->decode && p->attends, &p->decode_attend},
+      {p->decode && p->attends, &p->decode_merge},
+  };
+  int n = 0;
+  for (unsigned i = 0; i < sizeof kernels / sizeof *kernels; i++)
+    if (kernels[i].present)
+      out[n++] = kernels[i].kernel;
+  return n;
+}
