@@ -29,6 +29,9 @@
 
    Both do equally many tiles, so they take turns as ever.
 
+   Causal (dense, edge): an item has the tiles that its last row sees; those that not all rows see
+   whole are masked row by row. Blocks of a head go from the last one, the longest, to the first.
+
    Half tiles: exact blocks and means are units of 64 columns, two a tile, in one tile an exact one
    and means; of an odd number the last is a tile of 64 columns.
 
@@ -54,8 +57,8 @@ enum { STREAM_WARPS = 4 };
 
 /* Known to be alike in all lanes, so that loop bounds and masks can be uniform. */
 static struct extent uniform(struct ir *k, struct extent extent) {
-  val *part[] = {&extent.length, &extent.count, &extent.shared};
-  for (int i = 0; i < 3; i++) {
+  val *part[] = {&extent.length, &extent.count, &extent.diagonal, &extent.shared};
+  for (int i = 0; i < 4; i++) {
     if (!is_null(*part[i])) {
       *part[i] = warp_read(k, *part[i], i32(k, 0));
     }
@@ -69,6 +72,9 @@ static struct extent get_extent(struct ir *k, const struct attend *a, const stru
     extent.length = get(k, x->length);
     extent.count = a->plan->dense ? (val){0} : get(k, x->count);
   }
+  if (a->plan->causal) {
+    extent.diagonal = get(k, x->diagonal);
+  }
   if (a->plan->pairs) {
     extent.shared = get(k, x->shared);
   }
@@ -81,6 +87,9 @@ static void set_extent(struct ir *k, struct rows *x, struct extent extent) {
   }
   if (!is_null(extent.count)) {
     set(k, x->count, extent.count);
+  }
+  if (!is_null(extent.diagonal)) {
+    set(k, x->diagonal, extent.diagonal);
   }
   if (!is_null(extent.shared)) {
     set(k, x->shared, extent.shared);
@@ -109,6 +118,7 @@ static struct rows rows_new(struct ir *k, const struct attend *a, val group) {
       .g = rowvec_new(k),
       .length = var_new(k, k->i32),
       .count = var_new(k, k->i32),
+      .diagonal = var_new(k, k->i32),
       .shared = var_new(k, k->i32),
   };
   if (plan->half_tile) {
@@ -280,6 +290,7 @@ static void check_plan(const struct plan_attend *plan) {
   assert(!plan->half_tile || (plan->tile_q == 128 && plan->block == 64 && !plan->edge));
   assert(!(plan->pairs || plan->half_tile) || !(plan->linear || plan->dense));
   assert(!(plan->half_tile && (plan->pairs || plan->second_order)));
+  assert(!plan->causal || (plan->edge && plan->dense));
   assert(plan->v_stages > attend_h_stages(plan) && attend_h_stages(plan) <= ATTEND_MAX_H_STAGES);
   (void)plan;
 }

@@ -38,6 +38,7 @@ struct attend { /* what both roles know */
   val length, count;                  /* keys of its sequence; entries of its list */
   val k_blocks, last_length;          /* blocks of its sequence, tokens in the last one */
   val exact_tiles, full_tiles, tiles; /* full: exact tiles without a masked column */
+  val diagonal;                       /* causal: keys that the item's first row sees, may be <= 0 */
   val units;                          /* half tiles: exact blocks, and means by the 64 */
   val shared_tiles, own_tiles;        /* pairs: the exact tiles of both lists, then those of each */
 };
@@ -46,6 +47,7 @@ struct attend { /* what both roles know */
    alike. */
 struct extent {
   val length, count; /* edge; count: null when dense */
+  val diagonal;      /* causal */
   val shared;        /* pairs: entries that the two lists begin with alike, an even number */
 };
 struct extent attend_extent(struct ir *k, const struct attend *a, val item);
@@ -91,12 +93,14 @@ void attend_produce_values(struct ir *k, const struct attend *a);
 struct listed { /* what is listed for a warpgroup's query rows */
   val row;      /* of the lists, in global memory */
   val mask;     /* its mask row, in shared memory; null where nothing needs it */
+  val offset;   /* causal: the warpgroup's first row in the item */
 };
 struct tile_mask {
   val words[ATTEND_MAX_WORDS]; /* bit c: column c of the tile is not to be seen */
   struct mask_bias bias;
-  bool counts_as_tail; /* g counts the columns, */
-  val is_mean;         /* where this is; null: always */
+  bool counts_as_tail;  /* g counts the columns, */
+  val is_mean;          /* where this is; null: always */
+  struct rowval behind; /* causal, in place of words: see frag_mask_behind */
 };
 /* EITHER: exact or means. LINEAR: unlisted blocks, token by token. UNITS: a unit that may be exact,
    then one of means. HALF: the last unit of all, alone. */

@@ -13,8 +13,9 @@ static void mask_first(struct ir *k, const struct attend *a, struct rows *x,
   }
 }
 
-static struct tile_mask first_mask(struct ir *k, const struct attend *a, val item) {
-  struct listed listed = {.row = item};
+static struct tile_mask first_mask(struct ir *k, const struct attend *a, const struct rows *x,
+                                   val item) {
+  struct listed listed = {.row = item, .offset = x->row_offset};
   return a->plan->edge ? attend_mask(k, a, TILE_EXACT, listed, i32(k, 0)) : (struct tile_mask){0};
 }
 
@@ -29,7 +30,7 @@ void attend_open(struct ir *k, const struct attend *a, struct rows *x) {
   attend_enter(k, a, x, &a->keys, &x->key);
   attend_enter(k, a, x, &a->values, &x->value);
   struct slot query = ring_slot(k, &x->query), key = ring_slot(k, &x->key);
-  struct tile_mask mask = first_mask(k, a, a->first);
+  struct tile_mask mask = first_mask(k, a, x, a->first);
   ring_wait(k, &a->queries, query);
   attend_take_queries(k, a, x, query);
   ring_wait(k, &a->keys, key);
@@ -162,7 +163,7 @@ void attend_cross(struct ir *k, const struct attend *a, struct rows *x, bool hal
   if (a->plan->first_order) {
     weigh_queries(k, a, x, query);
   }
-  struct tile_mask mask = first_mask(k, next, attend_next_item(k, a, index));
+  struct tile_mask mask = first_mask(k, next, x, attend_next_item(k, a, index));
 
   ring_wait(k, &a->queries, next_query);
   attend_take_queries(k, a, x, next_query);

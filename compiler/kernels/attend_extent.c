@@ -20,6 +20,9 @@ struct item attend_item(struct ir *k, const struct attend *a, val index) {
   val bh = udiv(k, index, ARG(q_blocks));
   val block = sub(k, index, mul(k, bh, ARG(q_blocks)));
   val batch = udiv(k, bh, ARG(heads));
+  if (a->plan->causal) {
+    block = sub(k, add_const(k, ARG(q_blocks), -1), block);
+  }
   val row = mul_const(k, block, a->plan->tile_q), head = sub(k, bh, mul(k, batch, ARG(heads)));
   val kv_head = a->plan->group == 1 ? head : udiv(k, head, i32(k, a->plan->group));
   return (struct item){index, row, {row, head, batch}, {row, kv_head, batch}};
@@ -70,6 +73,10 @@ struct extent attend_extent(struct ir *k, const struct attend *a, val item) {
   if (!a->plan->dense) {
     extent.count = load_or(k, ARG(counts), item, ARG(keep));
   }
+  if (a->plan->causal) { /* the last query stands at the last key */
+    val row = attend_item(k, a, item).q_row;
+    extent.diagonal = add_const(k, sub(k, add(k, extent.length, row), ARG(n_q)), 1);
+  }
   return extent;
 }
 
@@ -79,7 +86,10 @@ static void size(struct ir *k, struct attend *a) {
   const struct plan_attend *plan = a->plan;
   a->k_blocks = ceil_div(k, a->length, plan->block);
   a->last_length = sub(k, a->length, mul_const(k, add_const(k, a->k_blocks, -1), plan->block));
-  if (plan->dense) {
+  if (plan->causal) {
+    a->exact_tiles = ceil_div(k, a->length, plan->tile_k);
+    a->full_tiles = udiv(k, smax(k, a->diagonal, i32(k, 0)), i32(k, plan->tile_k));
+  } else if (plan->dense) {
     a->exact_tiles = ceil_div(k, a->length, plan->tile_k);
     a->full_tiles = udiv(k, a->length, i32(k, plan->tile_k));
   } else {
@@ -115,6 +125,11 @@ struct attend attend_sized(struct ir *k, const struct attend *a, struct extent e
   if (a->plan->edge) {
     sized.length = extent.length;
     sized.count = extent.count;
+    if (a->plan->causal) {
+      sized.diagonal = extent.diagonal;
+      val seen = add_const(k, extent.diagonal, a->plan->tile_q - 1);
+      sized.length = smin(k, smax(k, seen, i32(k, 0)), extent.length);
+    }
     size(k, &sized);
   }
   if (a->plan->pairs) {

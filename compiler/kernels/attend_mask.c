@@ -66,9 +66,22 @@ static void mask_words(struct ir *k, val mask, val first, int n, val *words) {
   }
 }
 
-static struct tile_mask mask_of_exact(struct ir *k, const struct attend *a, val row, val tile) {
+/* Row r of the item sees |diagonal| + r keys. */
+static struct rowval behind_diagonal(struct ir *k, const struct attend *a, val offset, val tile) {
+  val row = add(k, offset, frag_lane_row(k, &a->lanes)), seen = add(k, a->diagonal, row);
+  val before = add(k, mul_const(k, tile, a->plan->tile_k), frag_lane_column(k, &a->lanes));
+  val first = sub(k, seen, before);
+  return (struct rowval){{first, add_const(k, first, 8)}};
+}
+
+static struct tile_mask mask_of_exact(struct ir *k, const struct attend *a, struct listed listed,
+                                      val tile) {
   struct tile_mask mask = {.bias = {.bias = f32(k, 0)}};
-  prefix_words(k, a, valid_columns(k, a, row, tile), mask.words);
+  if (a->plan->causal) {
+    mask.behind = behind_diagonal(k, a, listed.offset, tile);
+  } else {
+    prefix_words(k, a, valid_columns(k, a, listed.row, tile), mask.words);
+  }
   return mask;
 }
 
@@ -88,14 +101,14 @@ struct tile_mask attend_mask(struct ir *k, const struct attend *a, enum tile_kin
                              struct listed listed, val tile) {
   assert(kind != TILE_FULL);
   if (kind == TILE_EXACT || !a->plan->means) {
-    return mask_of_exact(k, a, listed.row, tile);
+    return mask_of_exact(k, a, listed, tile);
   }
   val is_mean = is_ge(k, tile, a->exact_tiles), mean_tile = sub(k, tile, a->exact_tiles);
   struct tile_mask means = mask_of_means(k, a, listed.mask, mean_tile, is_mean);
   if (kind == TILE_MEANS) {
     return means;
   }
-  struct tile_mask exact = mask_of_exact(k, a, listed.row, tile);
+  struct tile_mask exact = mask_of_exact(k, a, listed, tile);
   for (int w = 0; w < words_of(a); w++) {
     means.words[w] = choose(k, is_mean, means.words[w], exact.words[w]);
   }
@@ -125,6 +138,10 @@ struct tile_mask attend_unit_mask(struct ir *k, const struct attend *a, struct l
 
 void attend_apply_mask(struct ir *k, const struct attend *a, const struct frag *s,
                        const struct tile_mask *mask) {
+  if (a->plan->causal) {
+    frag_mask_behind(k, s, mask->behind);
+    return;
+  }
   struct column_mask columns = column_mask_new(k, s->columns / 32, mask->words, &a->lanes);
   frag_mask_columns(k, s, &columns, &mask->bias);
 }

@@ -18,7 +18,7 @@ struct rows {     /* the state of a warpgroup's 64 query rows */
   struct frag s_half; /* left half of s, and of p below */
   struct frag_a p_half, p_next_half;
   struct rowvec m, l, g;
-  struct var length, count, shared; /* extent of the item at hand */
+  struct var length, count, diagonal, shared; /* extent of the item at hand */
 };
 
 /* ---- stages ---- */

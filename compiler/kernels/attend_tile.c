@@ -142,7 +142,7 @@ static struct columns columns_of(struct ir *k, const struct attend *a, const str
                                  enum tile_kind kind, val row, val tile) {
   struct columns c = {.s = x->s, .p_next = x->p_next, .part = {x->s}, .parts = 1};
   val unit = mul_const(k, tile, 2);
-  struct listed listed = {.row = row};
+  struct listed listed = {.row = row, .offset = x->row_offset};
   if (a->plan->means && kind != TILE_FULL) {
     listed.mask = attend_mask_row(k, a, ring_slot(k, &x->query), x->group);
   }

@@ -355,6 +355,7 @@ static void choose_attend(struct arena *arena, struct plan *plan) {
     plan->attend_edge = fit_attend(arena, plan, &p);
   }
   plan->attend_edge.edge = true;
+  plan->attend_edge.causal = plan->spec->shape.mask == MASK_CAUSAL && plan->spec->attend.all_exact;
   plan->attend_edge.kernel.spill_budget += ATTEND_SPILLS_EDGE;
 }
 

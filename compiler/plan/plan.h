@@ -108,6 +108,7 @@ struct plan_attend {
   bool first_order;  /* (g q) Hsum at the end (hybrid) */
   bool second_order; /* a mean's mass counts the spread of its keys: s += q^2 . k_variance; with
                         |linear|, half the variance of a block's scores */
+  bool causal;       /* dense, edge: row i sees keys up to n_b - n_q + i of its sequence */
   bool edge;         /* any call: any n_k, lengths per sequence, a count per list, also 0 */
   bool pairs;        /* two neighbouring 64-row query blocks share a walk: what both list once, then
                         each its own (lists union); tile_q is 128, one stream */

@@ -363,3 +363,15 @@ void frag_mask_columns(struct ir *k, const struct frag *f, const struct column_m
     }
   }
 }
+
+void frag_mask_behind(struct ir *k, const struct frag *f, struct rowval first) {
+  for (int j = 0; j < f->columns / 8; j++) {
+    for (int q = 0; q < 2; q++) {
+      for (int r = 0; r < FRAG_ROWS; r++) {
+        struct var x = f->r[4 * j + 2 * r + q];
+        val hidden = is_le(k, first.r[r], i32(k, 8 * j + q));
+        set(k, x, choose(k, hidden, f32(k, -INFINITY), get(k, x)));
+      }
+    }
+  }
+}

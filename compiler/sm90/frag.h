@@ -133,5 +133,7 @@ struct mask_bias {
 };
 void frag_mask_columns(struct ir *k, const struct frag *f, const struct column_mask *mask,
                        const struct mask_bias *bias);
+/* f[row r, column] = -inf from column |first|.r[r] on (i32, any), less frag_lane_column. */
+void frag_mask_behind(struct ir *k, const struct frag *f, struct rowval first);
 
 #endif

@@ -18,7 +18,7 @@ class Plan:
         tail, term, query, *shape = self.words
         self.tail, self.second_order = tail.removesuffix("_second"), tail.endswith("_second")
         self.term = next((x for x in TERMS if term.startswith(x)), "mean")
-        self.window, self.union = "_window" in term, "_union" in term
+        self.window, self.union, self.causal = "_window" in term, "_union" in term, "_causal" in term
         self.threshold = next((x for x in ("diagonal", "full") if "_threshold_" + x in term), None)
         self.type, *numbers = shape or ("bf16", 128, 1)
         self.query, self.head_dim, self.group, self.key = (int(x) for x in (query, *numbers, 64)[:4])

@@ -29,6 +29,14 @@ MORE_CASES = (
     ("pisa_attend", 1, 1, 300, 8448, (5,), 1),
 )
 
+CAUSAL_CASES = (
+    ("pisa_attend_edge", 1, 1, 300, 300, (1,), 1),
+    ("pisa_attend_edge", 1, 2, 130, 641, (1,), 3),
+    ("pisa_attend_edge", 1, 1, 128, 512, (1,), 1, None, (400, 1e-3, 1e3)),
+    ("pisa_attend_edge", 4, 1, 200, 260, (1,), 2, (0, 100, 199, 260)),  # the first queries see nothing
+    ("pisa_attend_edge", 2, 1, 1, 300, (1,), 2, (129, 1)),
+)
+
 
 class Lists:
     """Random lists in any order, but the short block last, in turn with it and without."""
@@ -95,6 +103,15 @@ def means(q, kv, rest, summaries):
     return s, summaries.v_mean[kv, rest], q @ summaries.h_sum[kv] / H_GAIN if PLAN.tail == "taylor_hybrid" else 0
 
 
+def causal(s, v, hidden):
+    """o and LSE of scores s over the values v; rows that see nothing have 0 and -inf."""
+    s = np.append(np.where(hidden, -np.inf, s), np.full((len(s), 1), -np.inf), 1)
+    m = s.max(1, keepdims=True)
+    p = np.exp(s - np.where(np.isneginf(m), 0, m))[:, :-1]
+    total = p.sum(1, keepdims=True)
+    return p @ v / np.where(total == 0, 1, total), (m + np.log(total))[:, 0]
+
+
 def expected(c, lists, summaries):
     o, lse = np.zeros((c.bh, c.n_q, D)), np.full((c.bh, c.n_q), -np.inf)
     for h, i in np.ndindex(c.bh, lists.n):
@@ -110,6 +127,10 @@ def expected(c, lists, summaries):
         elif PLAN.tail.startswith("taylor"):
             rest_s, rest_v, first_order = means(q, kv, rest, summaries)
             rest_w = np.ones_like(rest_s)
+        if PLAN.causal:
+            hidden = tokens > n - c.n_q + np.arange(c.n_q)[rows, None]
+            o[h, rows], lse[h, rows] = causal(s, v, hidden)
+            continue
         s, w, v = np.append(s, rest_s, 1), np.append(np.ones_like(s), rest_w, 1), np.append(v, rest_v, 0)
         if s.size:
             m = s.max(1, keepdims=True)
@@ -150,7 +171,7 @@ def check(kernel, c, counts, ctas, lengths):
 
 def main():
     kernels = {}
-    for entry, batch, kv_heads, n_q, n_k, counts, ctas, *more in MORE_CASES if IS_MORE else CASES:
+    for entry, batch, kv_heads, n_q, n_k, counts, ctas, *more in CAUSAL_CASES if PLAN.causal else MORE_CASES if IS_MORE else CASES:
         lengths, size = (*more, None, None)[:2]
         shape = batch, kv_heads, n_q, n_k
         kernel = kernels.setdefault(entry, kernel_of(entry))

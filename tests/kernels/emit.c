@@ -6,11 +6,11 @@
 
    _second counts the spread of a mean's keys. Behind the second word: _window lets blocks around
    the diagonal be forced, _threshold_diagonal and _threshold_full read what is above a limit,
-   _union walks pairs of lists. Numbers are the rows of a query block, head_dim, how many query
-   heads share a key/value head and the keys of a block. In front of the PTX, "// ENTRY shared
-   BYTES" says what each launch takes. `assemble` fails where ptxas reports spills of statistics or
-   route, more of attend than its budget, other registers at entry than the plan says, or gives any
-   warning; it exits 77 without ptxas. */
+   _union walks pairs of lists, _causal hides later keys (dense alone: the edge kernel). Numbers are
+   the rows of a query block, head_dim, how many query heads share a key/value head and the keys of
+   a block. In front of the PTX, "// ENTRY shared BYTES" says what each launch takes. `assemble`
+   fails where ptxas reports spills of statistics or route, more of attend than its budget, other
+   registers at entry than the plan says, or gives any warning; it exits 77 without ptxas. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,6 +54,7 @@ static struct spec spec_of(char **word, int n_words) {
   spec.route.always_window = strstr(word[TERM], "_window") != NULL;
   spec.route.budget = strstr(word[TERM], "_threshold") ? BUDGET_THRESHOLD : BUDGET_DENSITY;
   spec.route.variance = strstr(word[TERM], "_full") ? VARIANCE_FULL : VARIANCE_DIAGONAL;
+  spec.shape.mask = strstr(word[TERM], "_causal") ? MASK_CAUSAL : MASK_NONE;
   spec.half_tile = strstr(word[TERM], "_half") != NULL;
   spec.lists = strstr(word[TERM], "_union") ? LISTS_UNION : LISTS_SEPARATE;
   return spec;
@@ -78,7 +79,9 @@ static void make_ptx(const struct plan *plan, struct text *ptx) {
     }
     kernel_route(&k, &plan->route);
   }
-  kernel_attend(&k, &plan->attend);
+  if (!plan->attend_edge.causal) {
+    kernel_attend(&k, &plan->attend);
+  }
   kernel_attend(&k, &plan->attend_edge);
   passes_run(&context, module);
   nvptx_emit(&context, module, plan->target->name, plan->target->ptx_version, NULL, ptx);
@@ -113,7 +116,8 @@ static int assemble(const struct plan *plan, const struct text *ptx, struct aren
   }
   int failed = !ok + report.n_warnings + wrong(&plan->statistics.kernel, &report) +
                wrong(&plan->residual.kernel, &report) + wrong(&plan->route.kernel, &report) +
-               wrong(&plan->attend.kernel, &report) + wrong(&plan->attend_edge.kernel, &report);
+               (plan->attend_edge.causal ? 0 : wrong(&plan->attend.kernel, &report)) +
+               wrong(&plan->attend_edge.kernel, &report);
   text_fini(&cubin);
   text_fini(&why);
   return failed != 0;
