@@ -51,9 +51,11 @@ static bool read_base(struct pisa_lines *lines, struct pisa_manifest *out,
       !read_text(lines, "spec_sha256", &out->spec_sha256) ||
       !pisa_lines_digest(lines, out->spec_sha256) || !read_text(lines, "method", &method))
     return false;
-  if (strcmp(method, "piecewise"))
+  bool is_pyramid = !strcmp(method, "pyramid");
+  if (!is_pyramid && strcmp(method, "piecewise"))
     return pisa_lines_fail(lines, "method '%.40s' is not known", method);
-  if (!pisa_method_read(lines, draft) || !read_text(lines, "validated", &validated))
+  if (!(is_pyramid ? pisa_pyramid_read : pisa_method_read)(lines, draft) ||
+      !read_text(lines, "validated", &validated))
     return false;
   out->validated = !strcmp(validated, yes_no[1]);
   if (!out->validated && strcmp(validated, yes_no[0]))
@@ -126,7 +128,33 @@ static bool read_kernel(struct pisa_lines *lines, struct pisa_kernel *kernels) {
   return true;
 }
 
-static bool wants_kernel(const struct pisa_method *method, enum pisa_kernel_id id) {
+/* The same rule as plan_pyramid_kernels of compiler/plan/pyramid.c. */
+static bool wants_pyramid_kernel(const struct pisa_method *method, enum pisa_kernel_id id) {
+  switch (id) {
+  case PISA_KERNEL_PYRAMID:
+  case PISA_KERNEL_PYRAMID_TOP:
+  case PISA_KERNEL_ATTEND_BLOCKS:
+    return method->prefill;
+  case PISA_KERNEL_WALK:
+    return method->prefill && !method->flat;
+  case PISA_KERNEL_CLUSTER:
+  case PISA_KERNEL_SCATTER:
+  case PISA_KERNEL_LEAF_SCORE:
+  case PISA_KERNEL_PICK:
+    return method->prefill && pisa_is_clustered(method);
+  case PISA_KERNEL_FLAT:
+    return method->prefill && (method->flat || method->flat_below > 0);
+  case PISA_KERNEL_APPEND:
+  case PISA_KERNEL_DECODE:
+  case PISA_KERNEL_DECODE_ATTEND:
+  case PISA_KERNEL_DECODE_MERGE:
+    return method->decode;
+  default:
+    return false;
+  }
+}
+
+static bool wants_piecewise_kernel(const struct pisa_method *method, enum pisa_kernel_id id) {
   switch (id) {
   case PISA_KERNEL_STATISTICS:
   case PISA_KERNEL_ROUTE:
@@ -142,6 +170,11 @@ static bool wants_kernel(const struct pisa_method *method, enum pisa_kernel_id i
   default:
     return false;
   }
+}
+
+static bool wants_kernel(const struct pisa_method *method, enum pisa_kernel_id id) {
+  return method->family == PISA_PYRAMID ? wants_pyramid_kernel(method, id)
+                                        : wants_piecewise_kernel(method, id);
 }
 
 static bool read_kernels(struct pisa_lines *lines, struct pisa_variant *variant) {
@@ -169,7 +202,8 @@ static bool read_variant(struct pisa_lines *lines, int index, struct pisa_draft 
   if (!pisa_lines_parse(lines, "variant number", lines->rest, index, index, &ignored))
     return false;
   pisa_lines_next(lines);
-  if (!pisa_method_read_changes(lines, &draft))
+  if (!(draft.method.family == PISA_PYRAMID ? pisa_pyramid_read_changes
+                                            : pisa_method_read_changes)(lines, &draft))
     return false;
   out->method = draft.method;
   return read_part(lines, "ptx", &out->ptx) &&

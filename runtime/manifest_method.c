@@ -13,7 +13,7 @@ enum {
   MAX_TOKENS = 1 << 30
 };
 
-static bool read_shape(struct pisa_lines *lines, struct pisa_method *m) {
+bool pisa_method_read_shape(struct pisa_lines *lines, struct pisa_method *m) {
   static const char *const types[] = {"bf16", "fp16"};
   static const char *const masks[] = {"none", "causal"};
   int type, mask;
@@ -133,9 +133,25 @@ static bool read_window(struct pisa_lines *lines, struct pisa_method *m) {
          pisa_lines_number(lines, "window", 0, MAX_TOKENS, &m->window);
 }
 
+/* The blocks around a query: 'previous' and 'current' of a pyramid, 'window' of all others. */
+static bool read_near(struct pisa_lines *lines, struct pisa_method *m, bool *found) {
+  bool *named = !strcmp(lines->rest, "previous")  ? &m->always_previous
+                : !strcmp(lines->rest, "current") ? &m->always_current
+                                                  : NULL;
+  bool is_pyramid = m->family == PISA_PYRAMID;
+  *found = is_pyramid ? named != NULL : !strncmp(lines->rest, "window=", 7);
+  if (!*found || !is_pyramid)
+    return !*found || read_window(lines, m);
+  if (*named)
+    return pisa_lines_fail(lines, "'always %s' is given twice", lines->rest);
+  *named = true;
+  return true;
+}
+
 static bool read_always_entry(struct pisa_lines *lines, struct pisa_method *m) {
-  if (!strncmp(lines->rest, "window=", 7))
-    return read_window(lines, m);
+  bool found;
+  if (!read_near(lines, m, &found) || found)
+    return found;
   if (m->n_always == PISA_MAX_ALWAYS)
     return pisa_lines_fail(lines, "there are more than %d 'always' lines", PISA_MAX_ALWAYS);
   struct pisa_always *always = &m->always[m->n_always++];
@@ -149,19 +165,18 @@ static bool read_always_entry(struct pisa_lines *lines, struct pisa_method *m) {
   }
   char *dots = strstr(field, "..");
   if (strncmp(field, "range=", 6) || !dots)
-    return pisa_lines_fail(lines, "'%.40s' is none of first=n, last=n, range=a..b, window=n",
-                           field);
+    return pisa_lines_fail(lines, "'%.40s' is none of first=n, last=n, range=a..b, %s", field,
+                           m->family == PISA_PYRAMID ? "previous, current" : "window=n");
   *dots = '\0';
   return pisa_lines_parse(lines, "begin of always", field + 6, 0, MAX_TOKENS, &always->begin) &&
          pisa_lines_parse(lines, "end of always", dots + 2, always->begin + 1, MAX_TOKENS,
                           &always->end);
 }
 
-/* The 'always' lines here replace those read before; 'always none' replaces them by nothing. */
-static bool read_always(struct pisa_lines *lines, struct pisa_method *m) {
+bool pisa_method_read_always(struct pisa_lines *lines, struct pisa_method *m) {
   if (pisa_lines_at(lines, "always")) {
     m->n_always = 0;
-    m->has_window = false;
+    m->has_window = m->always_previous = m->always_current = false;
     m->window = 0;
   }
   if (pisa_lines_at(lines, "always") && !strcmp(lines->rest, "none")) {
@@ -233,14 +248,16 @@ static bool check_method(struct pisa_lines *lines, const struct pisa_draft *draf
 bool pisa_method_read(struct pisa_lines *lines, struct pisa_draft *out) {
   struct pisa_method *m = &out->method;
   m->family = PISA_PIECEWISE;
-  return read_shape(lines, m) && read_blocks(lines, m) && read_route(lines, out) &&
-         read_always(lines, m) && read_attend(lines, m) &&
+  m->prefill = true;
+  return pisa_method_read_shape(lines, m) && read_blocks(lines, m) && read_route(lines, out) &&
+         pisa_method_read_always(lines, m) && read_attend(lines, m) &&
          (!pisa_lines_at(lines, "below") || read_below(lines, m)) && check_method(lines, out);
 }
 
 bool pisa_method_read_changes(struct pisa_lines *lines, struct pisa_draft *draft) {
   struct pisa_method *m = &draft->method;
   return (!pisa_lines_at(lines, "blocks") || read_blocks(lines, m)) &&
-         (!pisa_lines_at(lines, "route") || read_route(lines, draft)) && read_always(lines, m) &&
+         (!pisa_lines_at(lines, "route") || read_route(lines, draft)) &&
+         pisa_method_read_always(lines, m) &&
          (!pisa_lines_at(lines, "attend") || read_attend(lines, m)) && check_method(lines, draft);
 }

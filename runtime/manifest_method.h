@@ -1,5 +1,6 @@
 /* manifest_method.h: the lines of a manifest that make a struct pisa_method (docs/ABI.md section
-   2): shape, blocks, route, always, attend, below. */
+   2). manifest_method.c reads those of method piecewise, manifest_pyramid.c those of method
+   pyramid. */
 #ifndef PISA_RUNTIME_MANIFEST_METHOD_H
 #define PISA_RUNTIME_MANIFEST_METHOD_H
 
@@ -17,5 +18,15 @@ bool pisa_method_read(struct pisa_lines *lines, struct pisa_draft *out);
 /* Those of 'blocks', 'route', 'always' and 'attend' that a variant repeats; the result is checked
    again. */
 bool pisa_method_read_changes(struct pisa_lines *lines, struct pisa_draft *draft);
+
+/* The same of method pyramid; a variant may repeat 'pyramid', 'route', 'always' and 'attend'. */
+bool pisa_pyramid_read(struct pisa_lines *lines, struct pisa_draft *out);
+bool pisa_pyramid_read_changes(struct pisa_lines *lines, struct pisa_draft *draft);
+
+/* ---- what both have ---- */
+
+bool pisa_method_read_shape(struct pisa_lines *lines, struct pisa_method *method);
+/* The 'always' lines here replace those read before; 'always none' replaces them by nothing. */
+bool pisa_method_read_always(struct pisa_lines *lines, struct pisa_method *method);
 
 #endif

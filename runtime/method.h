@@ -92,6 +92,11 @@ static inline bool pisa_reduces_mass(const struct pisa_method *method) {
   return method->reduce == PISA_REDUCE_MASS || method->reduce == PISA_REDUCE_MAX_MASS;
 }
 
+/* Leaves are scored for clusters of queries, by kernels of their own. */
+static inline bool pisa_is_clustered(const struct pisa_method *method) {
+  return !method->flat && !method->fused;
+}
+
 /* G, query heads per key/value head. */
 static inline int pisa_method_group(const struct pisa_method *method) {
   return method->heads / method->kv_heads;

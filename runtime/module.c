@@ -113,8 +113,8 @@ static pisa_status read_attributes(const struct pisa_cuda *cuda, CUfunction func
   return status;
 }
 
-/* The kernels of all but route hand registers from one warpgroup to the others; entered with fewer
-   than the plan's number they would wait for ever. */
+/* The kernels of piecewise attention, but for route, hand registers from one warpgroup to the
+   others; entered with fewer than the plan's number they would wait for ever. */
 static pisa_status check_registers(const struct pisa_kernel *kernel, enum pisa_kernel_id id,
                                    int found, bool from_cubin, pisa_error *error) {
   if (kernel->registers == 0 || found == kernel->registers)
@@ -122,7 +122,8 @@ static pisa_status check_registers(const struct pisa_kernel *kernel, enum pisa_k
   if (from_cubin)
     return pisa_fail(error, PISA_CORRUPT, "the cubin uses %d registers, the manifest says %d",
                      found, kernel->registers);
-  if (id == PISA_KERNEL_ROUTE || found > kernel->registers)
+  bool hands_over = id < PISA_KERNEL_PYRAMID && id != PISA_KERNEL_ROUTE;
+  if (!hands_over || found > kernel->registers)
     return PISA_OK;
   return pisa_fail(
       error, PISA_UNSUPPORTED,
