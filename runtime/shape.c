@@ -7,18 +7,20 @@
 #include <math.h>
 #include <string.h>
 
+#include "runtime/select.h"
 #include "runtime/size.h"
 
 enum { MAX_STRUCT_SIZE = 4096 };
 
-/* The struct as it was before k_lengths is still taken. A caller built against a newer pisa.h may
-   pass a longer one, if what we do not know is zero. */
+/* The struct as it was before k_lengths, and before worth, is still taken. A caller built against a
+   newer pisa.h may pass a longer one, if what we do not know is zero. */
 pisa_status pisa_call_read(const pisa_attention *call, pisa_attention *out, pisa_error *error) {
   const size_t first_size = offsetof(pisa_attention, k_lengths);
+  const size_t second_size = offsetof(pisa_attention, worth);
   if (!call)
     return pisa_fail(error, PISA_INVALID_ARGUMENT, "call is NULL");
   size_t size = call->struct_size;
-  if ((size < sizeof *call && size != first_size) || size > MAX_STRUCT_SIZE)
+  if ((size < sizeof *call && size != first_size && size != second_size) || size > MAX_STRUCT_SIZE)
     return pisa_fail(error, PISA_INVALID_ARGUMENT,
                      "struct_size is %zu, must be sizeof(pisa_attention) = %zu", size,
                      sizeof *call);
@@ -126,7 +128,8 @@ static struct pisa_shape derive(const struct pisa_method *method, const pisa_att
                          .nt_q = pisa_ceil_div(call->n_q, method->query),
                          .nq_s = pisa_ceil_div(call->n_q, method->key),
                          .dense = method->dense || call->n_k < method->dense_below,
-                         .quota = pisa_quota(method, call->density, call->keep)};
+                         .queries = call->batch * call->n_q,
+                         .keys = call->batch * call->n_k};
   s.vb = pisa_max(s.nt, pisa_method_group(method) * s.nq_s);
   s.scale = call->scale > 0 ? call->scale : (float)(1 / sqrt(method->head_dim));
   return s;
@@ -145,22 +148,33 @@ static void derive_lists(const struct pisa_method *method, const pisa_attention 
   s->uniform = !call->k_lengths && s->kept == s->k;
 }
 
+static pisa_status piecewise_sizes(const struct pisa_method *method, const pisa_attention *call,
+                                   struct pisa_shape *shape, pisa_error *error) {
+  pisa_status status = pisa_select_unused(call, error);
+  if (!status)
+    status = check_budget(method, call, error);
+  if (!status)
+    status = check_lists(method, call, shape, error);
+  if (status)
+    return status;
+  shape->quota = pisa_quota(method, call->density, call->keep);
+  derive_lists(method, call, shape);
+  return PISA_OK;
+}
+
 pisa_status pisa_shape_sizes(const struct pisa_method *method, const pisa_attention *call,
                              struct pisa_shape *out, pisa_error *error) {
   pisa_status status = check_sizes(method, call, error);
-  if (!status)
-    status = check_budget(method, call, error);
   if (!status)
     status = check_scale(call, error);
   if (status)
     return status;
   struct pisa_shape shape = derive(method, call);
-  status = check_lists(method, call, &shape, error);
-  if (status)
-    return status;
-  derive_lists(method, call, &shape);
-  *out = shape;
-  return PISA_OK;
+  status = method->family == PISA_PYRAMID ? pisa_select_sizes(method, call, &shape, error)
+                                          : piecewise_sizes(method, call, &shape, error);
+  if (!status)
+    *out = shape;
+  return status;
 }
 
 pisa_status pisa_shape_check(const struct pisa_method *method, const pisa_attention *call,

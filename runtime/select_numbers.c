@@ -1,0 +1,84 @@
+/* select_numbers.c: sizes of a call in; out come the numbers that kernels of block selection and
+   their workspace are sized by, and the first of them that the kernels cannot count. */
+#include <inttypes.h>
+
+#include "runtime/select.h"
+#include "runtime/size.h"
+#include "runtime/workspace.h"
+
+enum {
+  CHUNK = 16384,       /* query numbers whose rows of q one key head keeps in L2 (2 KB each) */
+  MAX_CHUNK = 1 << 24, /* of an entry's 32 bits 8 are the slot */
+  MAX_SEGMENTS = 64,   /* of a key head: counters are a row of parents each */
+  MAX_SPLITS = 4       /* of a list: it has few leaves, and parts must be merged */
+};
+
+/* Query numbers of a segment: doubled while a key head had too many segments. */
+static int64_t chunk_of(int64_t queries) {
+  int64_t chunk = CHUNK;
+  while (chunk < MAX_CHUNK && pisa_ceil_div(queries, chunk) > MAX_SEGMENTS)
+    chunk *= 2;
+  return chunk;
+}
+
+/* Parts of a list, so that few queries fill the multiprocessors. */
+static int64_t splits_of(const struct pisa_method *method, int64_t rows, int sm_count) {
+  int64_t splits = pisa_min(sm_count / pisa_min(rows, sm_count), MAX_SPLITS);
+  return pisa_min(splits, method->keep);
+}
+
+struct pisa_select_numbers pisa_select_numbers(const struct pisa_method *method,
+                                               const struct pisa_shape *s, int sm_count) {
+  const int64_t leaf = method->key, rows = s->kv_heads * s->queries;
+  struct pisa_select_numbers n = {
+      .node_rows = pisa_node_rows(method, s->batch, s->keys),
+      .spans = s->keys / (leaf * pisa_span_leaves(method->group)) + s->batch,
+      .leaves = s->keys / leaf + s->batch,
+      .parents = s->keys / (leaf * method->group) + s->batch,
+      .chunk = chunk_of(s->queries),
+      .slots = method->keep * method->group,
+      .splits = splits_of(method, rows, sm_count),
+  };
+  n.segments = pisa_ceil_div(s->queries, n.chunk) * s->kv_heads;
+  n.item_room = pisa_item_room(n.parents, method->keep, n.chunk, method->query_tile);
+  return n;
+}
+
+struct count {
+  const char *what;
+  int64_t a, b;
+};
+
+/* |a| * |b| at most 2^31 - 1. */
+static pisa_status check_count(const struct count *count, pisa_error *error) {
+  int64_t product;
+  if (pisa_multiply(count->a, count->b, &product) && product <= INT32_MAX)
+    return PISA_OK;
+  return pisa_fail(error, PISA_UNSUPPORTED,
+                   "%s is %" PRId64 " * %" PRId64 ", at most 2147483647 fit the 32-bit counters "
+                   "of this device's kernels",
+                   count->what, count->a, count->b);
+}
+
+pisa_status pisa_select_limits(const struct pisa_method *method, const struct pisa_shape *s,
+                               const struct pisa_limits *limits, pisa_error *error) {
+  if (s->is_decode && !s->has_pyramid)
+    return pisa_fail(error, PISA_INVALID_ARGUMENT,
+                     "pyramid is NULL: on a GPU phase decode reads what prefill left there");
+  const struct count queries = {"heads * queries", s->heads, s->queries};
+  pisa_status status = check_count(&queries, error);
+  if (status)
+    return status;
+  const struct pisa_select_numbers n = pisa_select_numbers(method, s, limits->sm_count);
+  const struct count counts[] = {
+      {"kv_heads * spans", s->kv_heads, n.spans},
+      {"kv_heads * leaves", s->kv_heads, n.leaves},
+      {"kv_heads * rows of means", s->kv_heads, n.node_rows},
+      {"batch * page_columns", s->batch, method->page ? s->n_k / method->page : 0},
+      {"segments * parents", n.segments, pisa_is_clustered(method) ? n.parents : 0},
+      {"segments * items", n.segments, pisa_is_clustered(method) ? n.item_room : 0},
+      {"kv_heads * queries * splits", s->kv_heads * s->queries, s->is_decode ? n.splits : 1}};
+  for (size_t i = 0; i < sizeof counts / sizeof *counts && !status; i++)
+    status = check_count(&counts[i], error);
+  return status;
+}
