@@ -1,10 +1,11 @@
-/* launch.c: one attention call -> up to four kernels on the caller's stream (docs/ABI.md section
-   3). In: a call, checked here before anything is enqueued. Out: launches with programmatic
-   dependence; every kernel waits for the one before it (griddepcontrol.wait) before it touches
-   global memory. No allocation, no synchronisation, no host read of device memory. */
+/* launch.c: one attention call -> kernels on the caller's stream (docs/ABI.md section 3). In: a
+   call, checked here before anything is enqueued. Out: up to four launches of piecewise attention;
+   select_launch.c has those of block selection. No allocation, no synchronisation, no host read of
+   device memory. */
 #include "runtime/launch.h"
 
-#include "runtime/args.h"
+#include "runtime/enqueue.h"
+#include "runtime/select_launch.h"
 #include "runtime/size.h"
 
 enum pisa_kernel_id pisa_attend_kernel(const struct pisa_method *method,
@@ -15,31 +16,14 @@ enum pisa_kernel_id pisa_attend_kernel(const struct pisa_method *method,
   return plain ? PISA_KERNEL_ATTEND : PISA_KERNEL_ATTEND_EDGE;
 }
 
-/* May begin while the kernel before it on the stream drains. */
-static pisa_status enqueue(const struct pisa_job *job, enum pisa_kernel_id id, int64_t grid,
-                           int smem_bytes, void **args, pisa_error *error) {
-  const struct pisa_loaded_kernel *kernel = &job->module->kernels[id];
-  CUlaunchAttribute overlap = {.id = CU_LAUNCH_PROGRAMMATIC_STREAM_SERIALIZATION,
-                               .value.programmatic_serialization_allowed = 1};
-  const CUlaunchConfig config = {.grid = {(uint32_t)grid, 1, 1},
-                                 .block = {(uint32_t)kernel->threads, 1, 1},
-                                 .shared_bytes = (uint32_t)smem_bytes,
-                                 .stream = job->stream,
-                                 .attributes = &overlap,
-                                 .n_attributes = 1};
-  return pisa_cuda_check(job->module->cuda,
-                         job->module->cuda->cuLaunchKernelEx(&config, kernel->function, args, NULL),
-                         error, "launching %s", pisa_kernel_names[id]);
-}
-
 #define ADDRESS(kind, name, meaning) &a->name,
 
 static pisa_status enqueue_statistics(const struct pisa_job *job, pisa_error *error) {
   struct pisa_statistics_args args, *a = &args;
   void *list[] = {PISA_STATISTICS_ARGS(ADDRESS)};
   pisa_fill_statistics(job, a);
-  return enqueue(job, PISA_KERNEL_STATISTICS, job->layout.stat_ctas,
-                 job->module->kernels[PISA_KERNEL_STATISTICS].smem_bytes, list, error);
+  return pisa_enqueue(job, PISA_KERNEL_STATISTICS, job->layout.stat_ctas,
+                      job->module->kernels[PISA_KERNEL_STATISTICS].smem_bytes, list, error);
 }
 
 static pisa_status enqueue_residual(const struct pisa_job *job, pisa_error *error) {
@@ -47,8 +31,8 @@ static pisa_status enqueue_residual(const struct pisa_job *job, pisa_error *erro
   void *list[] = {PISA_RESIDUAL_ARGS(ADDRESS)};
   pisa_fill_residual(job, a);
   int64_t blocks = job->shape.bh_k * job->shape.nt;
-  return enqueue(job, PISA_KERNEL_RESIDUAL, pisa_min(job->module->limits.sm_count, blocks),
-                 job->module->kernels[PISA_KERNEL_RESIDUAL].smem_bytes, list, error);
+  return pisa_enqueue(job, PISA_KERNEL_RESIDUAL, pisa_min(job->module->limits.sm_count, blocks),
+                      job->module->kernels[PISA_KERNEL_RESIDUAL].smem_bytes, list, error);
 }
 
 static pisa_status enqueue_route(const struct pisa_job *job, pisa_error *error) {
@@ -60,16 +44,16 @@ static pisa_status enqueue_route(const struct pisa_job *job, pisa_error *error) 
     smem_bytes = (int)pisa_route_smem(job->shape.nt);
   /* behind the routing CTAs come those that each reduce 32 rows of a key/value head's Hsum */
   int64_t reducers = pisa_wants_h_sum(job->method) ? job->method->head_dim / 32 : 0;
-  return enqueue(job, PISA_KERNEL_ROUTE,
-                 job->shape.bh * job->layout.row_tiles + job->shape.bh_k * reducers, smem_bytes,
-                 list, error);
+  return pisa_enqueue(job, PISA_KERNEL_ROUTE,
+                      job->shape.bh * job->layout.row_tiles + job->shape.bh_k * reducers,
+                      smem_bytes, list, error);
 }
 
 static pisa_status enqueue_attend(const struct pisa_job *job, enum pisa_kernel_id id,
                                   struct pisa_attend_args *a, pisa_error *error) {
   void *list[] = {PISA_ATTEND_ARGS(ADDRESS)};
-  return enqueue(job, id, pisa_min(job->module->limits.sm_count, a->items),
-                 job->module->kernels[id].smem_bytes, list, error);
+  return pisa_enqueue(job, id, pisa_min(job->module->limits.sm_count, a->items),
+                      job->module->kernels[id].smem_bytes, list, error);
 }
 
 static pisa_status check_context(const pisa_module *module, pisa_error *error) {
@@ -105,10 +89,12 @@ static pisa_status prepare(struct pisa_job *job, const pisa_attention *call, siz
     status =
         pisa_shape_tensors(job->method, &job->call, &job->shape,
                            job->layout.bytes ? job->workspace : NULL, job->layout.bytes, error);
-  if (!status)
-    status = pisa_limits_strides(&job->call, &job->shape, error);
-  if (!status)
-    status = check_context(job->module, error);
+  return status ? status : check_context(job->module, error);
+}
+
+/* What tensor maps can address. */
+static pisa_status encode(struct pisa_job *job, pisa_error *error) {
+  pisa_status status = pisa_limits_strides(&job->call, &job->shape, error);
   return status ? status : pisa_job_encode(job, error);
 }
 
@@ -138,6 +124,11 @@ pisa_status pisa_launch_some(const pisa_module *module, const pisa_attention *ca
   struct pisa_job job = {
       .module = module, .method = &module->method, .workspace = workspace, .stream = stream};
   pisa_status status = prepare(&job, call, workspace_bytes, error);
+  if (status)
+    return status;
+  if (job.method->family == PISA_PYRAMID)
+    return pisa_select_launch(&job, kernels, error);
+  status = encode(&job, error);
   return status ? status : run(&job, kernels, error);
 }
 

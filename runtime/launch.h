@@ -9,7 +9,22 @@ enum { /* kernels of a call, in their order on the stream */
        PISA_LAUNCH_RESIDUAL = 2, /* log residual alone */
        PISA_LAUNCH_ROUTE = 4,
        PISA_LAUNCH_ATTEND = 8, /* pisa_attend_kernel */
-       PISA_LAUNCH_ALL = 15
+       /* block selection, prefill */
+       PISA_LAUNCH_PYRAMID = 1 << 4,
+       PISA_LAUNCH_PYRAMID_TOP = 1 << 5,
+       PISA_LAUNCH_WALK = 1 << 6, /* clustered: only behind pyramid, which zeroes its counters */
+       PISA_LAUNCH_CLUSTER = 1 << 7,
+       PISA_LAUNCH_SCATTER = 1 << 8,
+       PISA_LAUNCH_LEAF_SCORE = 1 << 9,
+       PISA_LAUNCH_PICK = 1 << 10,
+       PISA_LAUNCH_FLAT = 1 << 11,
+       PISA_LAUNCH_ATTEND_BLOCKS = 1 << 12,
+       /* decode */
+       PISA_LAUNCH_APPEND = 1 << 13,
+       PISA_LAUNCH_DECODE = 1 << 14,
+       PISA_LAUNCH_DECODE_ATTEND = 1 << 15,
+       PISA_LAUNCH_DECODE_MERGE = 1 << 16,
+       PISA_LAUNCH_ALL = (1 << 17) - 1
 };
 
 /* pisa_launch with only the kernels whose bit is set in |kernels|; the workspace must hold what the

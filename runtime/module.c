@@ -149,6 +149,29 @@ static pisa_status check_attributes(const struct pisa_module *module,
   return check_registers(kernel, id, found->registers, module->from_cubin, error);
 }
 
+/* Dynamic shared memory beyond what every kernel may have is granted by name. */
+static pisa_status allow_smem(const struct pisa_cuda *cuda, CUfunction function, int bytes,
+                              pisa_error *error) {
+  if (bytes <= SMEM_GRANTED)
+    return PISA_OK;
+  return pisa_cuda_check(
+      cuda, cuda->cuFuncSetAttribute(function, CU_FUNC_MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes), error,
+      "allowing %d bytes of shared memory", bytes);
+}
+
+/* What grids of persistent kernels are made of. */
+static pisa_status read_resident(const struct pisa_cuda *cuda, struct pisa_loaded_kernel *kernel,
+                                 pisa_error *error) {
+  pisa_status status = pisa_cuda_check(
+      cuda,
+      cuda->cuOccupancyMaxActiveBlocksPerMultiprocessor(
+          &kernel->resident, kernel->function, kernel->threads, (size_t)kernel->smem_bytes),
+      error, "blocks that fit a multiprocessor");
+  if (!status && kernel->resident < 1)
+    return pisa_fail(error, PISA_UNSUPPORTED, "no block of it fits a multiprocessor");
+  return status;
+}
+
 static pisa_status load_kernel(struct pisa_module *module, const struct pisa_kernel *kernel,
                                enum pisa_kernel_id id, int optin_bytes, pisa_error *error) {
   const struct pisa_cuda *cuda = module->cuda;
@@ -172,12 +195,8 @@ static pisa_status load_kernel(struct pisa_module *module, const struct pisa_ker
   bool is_dynamic = kernel->smem_bytes == PISA_SMEM_DYNAMIC;
   if (id == PISA_KERNEL_ROUTE)
     module->limits.route_smem_bytes = room;
-  int wanted = is_dynamic ? room : kernel->smem_bytes;
-  if (wanted <= SMEM_GRANTED)
-    return PISA_OK;
-  return pisa_cuda_check(
-      cuda, cuda->cuFuncSetAttribute(out->function, CU_FUNC_MAX_DYNAMIC_SHARED_SIZE_BYTES, wanted),
-      error, "allowing %d bytes of shared memory", wanted);
+  status = allow_smem(cuda, out->function, is_dynamic ? room : kernel->smem_bytes, error);
+  return status || id < PISA_KERNEL_PYRAMID ? status : read_resident(cuda, out, error);
 }
 
 static pisa_status load_kernels(struct pisa_module *module, const struct pisa_variant *variant,

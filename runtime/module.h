@@ -19,6 +19,7 @@ struct pisa_module {
     int threads;
     int smem_bytes;             /* PISA_SMEM_DYNAMIC for route */
     int registers, local_bytes; /* as the driver reports them */
+    int resident; /* CTAs that fit a multiprocessor; kernels of block selection alone */
   } kernels[PISA_N_KERNELS];
 };
 

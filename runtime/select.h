@@ -17,7 +17,6 @@ struct pisa_select_numbers {      /* letters as in abi.def; not checked to fit 3
   int64_t spans, leaves, parents; /* NS, NL, NP */
   int64_t chunk, segments;        /* NSEG */
   int64_t item_room;
-  int64_t slots;  /* scores of a row: of all leaves of K parents */
   int64_t splits; /* of decode_attend */
 };
 struct pisa_select_numbers pisa_select_numbers(const struct pisa_method *method,

@@ -36,7 +36,6 @@ struct pisa_select_numbers pisa_select_numbers(const struct pisa_method *method,
       .leaves = s->keys / leaf + s->batch,
       .parents = s->keys / (leaf * method->group) + s->batch,
       .chunk = chunk_of(s->queries),
-      .slots = method->keep * method->group,
       .splits = splits_of(method, rows, sm_count),
   };
   n.segments = pisa_ceil_div(s->queries, n.chunk) * s->kv_heads;

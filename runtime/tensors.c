@@ -6,11 +6,11 @@
 
 #include "runtime/shape.h"
 #include "runtime/size.h"
+#include "runtime/workspace.h"
 
 enum {
   ELEMENT_BYTES = 2, /* bf16 and fp16 */
-  ALIGNMENT = 16,    /* bytes: of data and of strides, as TMA asks */
-  WORKSPACE_ALIGN = 256
+  ALIGNMENT = 16     /* bytes: of data and of strides, as TMA asks */
 };
 static const char *const dimension[4] = {"batch", "heads", "tokens", "head_dim"};
 
@@ -19,6 +19,7 @@ struct array {
   const pisa_tensor *tensor;
   int64_t extent[4];
   bool is_output;
+  bool is_pool; /* its first extent is any number of pages, not known here */
 };
 
 struct region { /* bytes [begin, end) of an argument */
@@ -27,7 +28,9 @@ struct region { /* bytes [begin, end) of an argument */
   bool is_written;
 };
 
-enum { MAX_REGIONS = 9 }; /* q, k, v, o, lse, blocks, k_lengths, lists, workspace */
+/* q, k, v, o, lse, blocks, k_lengths, lists or worth, workspace; q_starts, k_starts or pages;
+   pyramid */
+enum { MAX_REGIONS = 12 };
 struct regions {
   struct region list[MAX_REGIONS];
   int n;
@@ -51,7 +54,7 @@ static pisa_status check_strides(const struct array *a, pisa_error *error) {
                      "%s.stride[3] (head_dim) is %" PRId64 ", must be 1: rows must be contiguous",
                      a->name, stride[3]);
   for (int i = 0; i < 3; i++) {
-    if (a->extent[i] == 1)
+    if (a->extent[i] == 1 && !(a->is_pool && i == 0))
       continue;
     if (stride[i] < 0)
       return pisa_fail(error, PISA_INVALID_ARGUMENT,
@@ -174,9 +177,9 @@ static pisa_status check_blocks(const struct pisa_method *method, const pisa_att
 }
 
 /* The arrays of 4-byte elements: lse, blocks, k_lengths, lists. */
-static pisa_status check_small(const struct pisa_method *method, const pisa_attention *call,
-                               const struct pisa_shape *s, struct regions *regions,
-                               pisa_error *error) {
+static pisa_status check_words_piecewise(const struct pisa_method *method,
+                                         const pisa_attention *call, const struct pisa_shape *s,
+                                         struct regions *regions, pisa_error *error) {
   int64_t entries = 0;
   pisa_status status = check_words("lse", call->lse, s->bh, s->n_q, true, regions, error);
   if (!status)
@@ -188,24 +191,88 @@ static pisa_status check_small(const struct pisa_method *method, const pisa_atte
   return status ? status : check_words("lists", call->lists, s->bh, entries, false, regions, error);
 }
 
+static pisa_status check_pyramid(const struct pisa_method *method, const pisa_attention *call,
+                                 struct regions *regions, pisa_error *error) {
+  size_t bytes = 0;
+  if (!call->pyramid)
+    return PISA_OK;
+  pisa_status status = check_data("pyramid", "", call->pyramid, PISA_WORKSPACE_ALIGN, error);
+  if (!status)
+    status = pisa_pyramid_bytes(method, call, &bytes, error);
+  return status ? status : add_region(regions, "pyramid", call->pyramid, bytes, true, error);
+}
+
+/* What a call that selects blocks asks for. */
+static pisa_status check_wishes(const pisa_attention *call, const struct pisa_shape *s,
+                                pisa_error *error) {
+  if (!s->attends && !call->blocks)
+    return pisa_fail(error, PISA_INVALID_ARGUMENT,
+                     "o.data and blocks are both NULL: nothing is asked for");
+  if (!s->attends && call->lse)
+    return pisa_fail(error, PISA_INVALID_ARGUMENT,
+                     "lse is set, but o.data is NULL: a call that only selects has no softmax");
+  return PISA_OK;
+}
+
+/* The same of block selection: a list per query and key/value head. */
+static pisa_status check_words_select(const pisa_attention *call, const struct pisa_shape *s,
+                                      struct regions *r, pisa_error *error) {
+  const int64_t rows = s->kv_heads * s->queries, ends = s->batch + 1;
+  pisa_status status = check_wishes(call, s, error);
+  if (!status)
+    status = check_words("lse", call->lse, s->heads, s->queries, true, r, error);
+  if (!status)
+    status = check_words("blocks", call->blocks, rows, s->kept, true, r, error);
+  if (!status)
+    status = check_words("worth", call->worth, rows, s->kept, true, r, error);
+  if (!status)
+    status = check_words("k_lengths", call->k_lengths, s->batch, 1, false, r, error);
+  if (!status)
+    status = check_words("q_starts", call->q_starts, ends, 1, false, r, error);
+  if (!status)
+    status = check_words("k_starts", call->k_starts, ends, 1, false, r, error);
+  return status ? status
+                : check_words("pages", call->pages, s->batch, call->page_columns, false, r, error);
+}
+
+static pisa_status check_small(const struct pisa_method *method, const pisa_attention *call,
+                               const struct pisa_shape *s, struct regions *regions,
+                               pisa_error *error) {
+  if (method->family != PISA_PYRAMID)
+    return check_words_piecewise(method, call, s, regions, error);
+  pisa_status status = check_words_select(call, s, regions, error);
+  return status ? status : check_pyramid(method, call, regions, error);
+}
+
+/* q, k, v, o; sequences that are packed are one batch entry, and of pages one is sure to be there.
+ */
+static pisa_status check_tensors(const struct pisa_method *method, const pisa_attention *call,
+                                 const struct pisa_shape *s, struct regions *regions,
+                                 pisa_error *error) {
+  const int64_t d = method->head_dim, batch = s->is_packed ? 1 : s->batch;
+  const int64_t k_batch = method->page ? 1 : batch, k_rows = method->page ? method->page : s->n_k;
+  const bool attends = method->family != PISA_PYRAMID || s->attends, is_pool = method->page > 0;
+  const struct array arrays[4] = {
+      {"q", &call->q, {batch, s->heads, s->n_q, d}, false, false},
+      {"k", &call->k, {k_batch, s->kv_heads, k_rows, d}, false, is_pool},
+      {"v", &call->v, {k_batch, s->kv_heads, k_rows, d}, false, is_pool},
+      {"o", &call->o, {batch, s->heads, s->n_q, d}, true, false},
+  };
+  pisa_status status = PISA_OK;
+  for (int i = 0; i < (attends ? 4 : 2) && !status; i++)
+    status = check_tensor(&arrays[i], regions, error);
+  return status;
+}
+
 pisa_status pisa_shape_tensors(const struct pisa_method *method, const pisa_attention *call,
                                const struct pisa_shape *s, const void *workspace,
                                size_t workspace_bytes, pisa_error *error) {
-  int64_t d = method->head_dim;
-  const struct array arrays[4] = {
-      {"q", &call->q, {s->batch, s->heads, s->n_q, d}, false},
-      {"k", &call->k, {s->batch, s->kv_heads, s->n_k, d}, false},
-      {"v", &call->v, {s->batch, s->kv_heads, s->n_k, d}, false},
-      {"o", &call->o, {s->batch, s->heads, s->n_q, d}, true},
-  };
   struct regions regions = {.n = 0};
-  pisa_status status = PISA_OK;
-  for (int i = 0; i < 4 && !status; i++)
-    status = check_tensor(&arrays[i], &regions, error);
+  pisa_status status = check_tensors(method, call, s, &regions, error);
   if (!status)
     status = check_small(method, call, s, &regions, error);
   if (!status && workspace)
-    status = check_data("workspace", "", workspace, WORKSPACE_ALIGN, error);
+    status = check_data("workspace", "", workspace, PISA_WORKSPACE_ALIGN, error);
   if (!status && workspace)
     status = add_region(&regions, "workspace", workspace, workspace_bytes, true, error);
   return status ? status : check_overlaps(&regions, error);

@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "runtime/select.h"
 #include "runtime/size.h"
 
 enum {
@@ -20,9 +21,8 @@ const char *const pisa_workspace_names[PISA_N_WORKSPACE_PARTS] = {
     "positions", "cluster_counts", "cluster_offsets", "items",   "n_items",
     "entries",   "scores",         "forced",          "ids",     "partial"};
 
-/* Appends |rows| x |columns| x |bytes|. */
-static bool add_part(struct pisa_workspace *ws, enum pisa_workspace_id id, int64_t rows,
-                     int64_t columns, int64_t bytes) {
+bool pisa_workspace_add(struct pisa_workspace *ws, enum pisa_workspace_id id, int64_t rows,
+                        int64_t columns, int64_t bytes) {
   int64_t size, end;
   if (!pisa_multiply(rows, columns, &size) || !pisa_multiply(size, bytes, &size) ||
       !pisa_add((int64_t)ws->bytes, size, &end) || end > INT64_MAX - PISA_WORKSPACE_ALIGN)
@@ -43,42 +43,17 @@ static bool add_parts(const struct pisa_method *method, const struct pisa_shape 
   const int64_t sum_slots = pisa_wants_h_sum(method) ? s->bh_k : 0;
   const int64_t pairs = method->union_lists ? s->bh * pisa_ceil_div(s->nt_q, 2) : 0;
   const int64_t list_rows = s->bh * s->nt_q; /* fits: limits.h */
-  return add_part(ws, PISA_WORKSPACE_Q_MEAN, s->bh * s->nq_s, d, 2) &&
-         add_part(ws, PISA_WORKSPACE_K_MEAN, means, d, 2) &&
-         add_part(ws, PISA_WORKSPACE_V_MEAN, v_rows, d, 2) &&
-         add_part(ws, PISA_WORKSPACE_H_NORM2, norm_rows, NORM_PARTS, 4) &&
-         add_part(ws, PISA_WORKSPACE_H_PART, part_slots, d * d, 4) &&
-         add_part(ws, PISA_WORKSPACE_H_SUM, sum_slots, d * d, 2) &&
-         add_part(ws, PISA_WORKSPACE_K_VARIANCE, variance_rows, d, 2) &&
-         add_part(ws, PISA_WORKSPACE_LISTS, list_rows, ws->list_stride, 4) &&
-         add_part(ws, PISA_WORKSPACE_MASKS, list_rows, ws->mask_words, 4) &&
-         add_part(ws, PISA_WORKSPACE_COUNTS, list_rows, 1, 4) &&
-         add_part(ws, PISA_WORKSPACE_SHARED, pairs, 1, 4);
-}
-
-int64_t pisa_node_rows(const struct pisa_method *method, int64_t batch, int64_t keys) {
-  enum { ROWS_OF_A_SEQUENCE = 128, ROWS_BEHIND = 32 };
-  return 4 * (keys / (2 * method->key)) + ROWS_OF_A_SEQUENCE * batch + ROWS_BEHIND;
-}
-
-pisa_status pisa_pyramid_bytes(const struct pisa_method *method, const pisa_attention *call,
-                               size_t *out, pisa_error *error) {
-  int64_t keys, means, open;
-  const int64_t row = method->head_dim, of_sequence = PISA_OPEN_LEVELS * row * 4;
-  if (call->batch < 1 || call->kv_heads < 1 || call->n_k < 1 || call->n_k > PISA_MAX_TOKENS)
-    return pisa_fail(error, PISA_INVALID_ARGUMENT, "batch, kv_heads and n_k must be positive");
-  bool fits = call->k_starts ? pisa_multiply(call->n_k, 1, &keys)
-                             : pisa_multiply(call->n_k, call->batch, &keys);
-  fits = fits && pisa_multiply(call->kv_heads, pisa_node_rows(method, call->batch, keys), &means) &&
-         pisa_multiply(means, row * 2, &means) &&
-         pisa_multiply(call->batch, call->kv_heads, &open) &&
-         pisa_multiply(open, of_sequence, &open) &&
-         pisa_add(pisa_round_up(means, PISA_WORKSPACE_ALIGN), open, &means);
-  if (!fits)
-    return pisa_fail(error, PISA_UNSUPPORTED,
-                     "the pyramid of this shape exceeds the address space");
-  *out = (size_t)means;
-  return PISA_OK;
+  return pisa_workspace_add(ws, PISA_WORKSPACE_Q_MEAN, s->bh * s->nq_s, d, 2) &&
+         pisa_workspace_add(ws, PISA_WORKSPACE_K_MEAN, means, d, 2) &&
+         pisa_workspace_add(ws, PISA_WORKSPACE_V_MEAN, v_rows, d, 2) &&
+         pisa_workspace_add(ws, PISA_WORKSPACE_H_NORM2, norm_rows, NORM_PARTS, 4) &&
+         pisa_workspace_add(ws, PISA_WORKSPACE_H_PART, part_slots, d * d, 4) &&
+         pisa_workspace_add(ws, PISA_WORKSPACE_H_SUM, sum_slots, d * d, 2) &&
+         pisa_workspace_add(ws, PISA_WORKSPACE_K_VARIANCE, variance_rows, d, 2) &&
+         pisa_workspace_add(ws, PISA_WORKSPACE_LISTS, list_rows, ws->list_stride, 4) &&
+         pisa_workspace_add(ws, PISA_WORKSPACE_MASKS, list_rows, ws->mask_words, 4) &&
+         pisa_workspace_add(ws, PISA_WORKSPACE_COUNTS, list_rows, 1, 4) &&
+         pisa_workspace_add(ws, PISA_WORKSPACE_SHARED, pairs, 1, 4);
 }
 
 /* With taylor_1 all other blocks follow those of the list. */
@@ -89,6 +64,8 @@ static int64_t list_entries(const struct pisa_method *method, const struct pisa_
 pisa_status pisa_workspace_layout(const struct pisa_method *method, const struct pisa_shape *s,
                                   int sm_count, struct pisa_workspace *out, pisa_error *error) {
   memset(out, 0, sizeof *out);
+  if (method->family == PISA_PYRAMID)
+    return pisa_select_layout(method, s, sm_count, out, error);
   if (s->dense)
     return PISA_OK;
   out->stat_blocks = (int32_t)s->vb;

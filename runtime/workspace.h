@@ -69,9 +69,18 @@ int64_t pisa_node_rows(const struct pisa_method *method, int64_t batch, int64_t 
 pisa_status pisa_pyramid_bytes(const struct pisa_method *method, const pisa_attention *call,
                                size_t *out, pisa_error *error);
 
+/* Where open lies in it. */
+size_t pisa_open_offset(const struct pisa_method *method, const struct pisa_shape *shape);
+
 /* |shape| must be within the limits of the device (limits.h). PISA_UNSUPPORTED when the sizes
  * overflow. */
 pisa_status pisa_workspace_layout(const struct pisa_method *method, const struct pisa_shape *shape,
                                   int sm_count, struct pisa_workspace *out, pisa_error *error);
+/* The same of block selection alone. |out| is zero. */
+pisa_status pisa_select_layout(const struct pisa_method *method, const struct pisa_shape *shape,
+                               int sm_count, struct pisa_workspace *out, pisa_error *error);
+/* Appends a part of |rows| x |columns| x |bytes|; false when the size overflows. */
+bool pisa_workspace_add(struct pisa_workspace *workspace, enum pisa_workspace_id id, int64_t rows,
+                        int64_t columns, int64_t bytes);
 
 #endif

@@ -257,6 +257,16 @@ CUresult cuFuncSetAttribute(CUfunction function, int attribute, int value) {
   return CUDA_SUCCESS;
 }
 
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *out, CUfunction function, int threads,
+                                                     size_t smem_bytes) {
+  ENTER("cuOccupancyMaxActiveBlocksPerMultiprocessor");
+  int by_smem = 227 * 1024 / ((int)smem_bytes + 1024), by_threads = 2048 / threads;
+  if (smem_bytes > (size_t)function->smem_bytes)
+    return CUDA_ERROR_INVALID_VALUE;
+  *out = by_smem < by_threads ? by_smem : by_threads;
+  return CUDA_SUCCESS;
+}
+
 /* ---- launches ---- */
 
 _Static_assert(sizeof(struct fake_map) <= sizeof(CUtensorMap), "a record fits into a map");

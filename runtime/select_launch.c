@@ -1,0 +1,79 @@
+/* select_launch.c: a checked call that selects blocks in; its kernels onto the stream, with the
+   grids of pyramid.def. All of them depend on sizes alone. */
+#include "runtime/select_launch.h"
+
+#include "runtime/enqueue.h"
+#include "runtime/launch.h"
+#include "runtime/select_args.h"
+#include "runtime/size.h"
+
+/* CTAs of a kernel that loops over |work|. */
+static int64_t persistent(const struct pisa_job *job, enum pisa_kernel_id id, int64_t work) {
+  int64_t resident = job->module->kernels[id].resident;
+  return pisa_min(job->module->limits.sm_count * resident, work);
+}
+
+/* Rows of the internal arrays, R. */
+static int64_t rows(const struct pisa_job *job) {
+  return job->shape.kv_heads * job->shape.queries;
+}
+
+/* CTAs that take |count| queries of a key head each. */
+static int64_t groups(const struct pisa_job *job, int64_t count) {
+  return job->shape.kv_heads * pisa_ceil_div(job->shape.queries, count);
+}
+
+#define ADDRESS(kind, name, meaning) &a.name,
+#define ENQUEUE(KERNEL, kernel, grid)                                                              \
+  static pisa_status enqueue_##kernel(const struct pisa_job *job, pisa_error *error) {             \
+    const enum pisa_kernel_id id = PISA_KERNEL_##KERNEL;                                           \
+    struct pisa_##kernel##_args a;                                                                 \
+    void *list[] = {PISA_##KERNEL##_ARGS(ADDRESS)};                                                \
+    pisa_fill_##kernel(job, &a);                                                                   \
+    return pisa_enqueue(job, id, grid, job->module->kernels[id].smem_bytes, list, error);          \
+  }
+ENQUEUE(PYRAMID, pyramid, job->shape.kv_heads * job->layout.spans)
+ENQUEUE(PYRAMID_TOP, pyramid_top, job->shape.kv_heads * job->shape.batch)
+ENQUEUE(WALK, walk, persistent(job, id, rows(job)))
+ENQUEUE(CLUSTER, cluster, job->layout.segments)
+ENQUEUE(SCATTER, scatter, groups(job, PISA_SCATTER_ROWS))
+ENQUEUE(LEAF_SCORE, leaf_score,
+        persistent(job, id, (int64_t)job->layout.segments * job->layout.item_room))
+ENQUEUE(PICK, pick, groups(job, PISA_PICK_ROWS))
+ENQUEUE(FLAT, flat, groups(job, PISA_FLAT_ROWS))
+ENQUEUE(ATTEND_BLOCKS, attend_blocks, groups(job, PISA_ATTEND_BLOCKS_ROWS))
+ENQUEUE(APPEND, append, job->shape.kv_heads * job->shape.batch)
+ENQUEUE(DECODE, decode, rows(job))
+ENQUEUE(DECODE_ATTEND, decode_attend, rows(job) * job->layout.splits)
+ENQUEUE(DECODE_MERGE, decode_merge, rows(job))
+
+pisa_status pisa_select_launch(const struct pisa_job *job, unsigned kernels, pisa_error *error) {
+  const bool prefill = !job->shape.is_decode, attends = job->shape.attends;
+  const bool walks = prefill && !job->shape.is_flat;
+  const bool clustered = walks && pisa_is_clustered(job->method);
+  const struct {
+    bool present;
+    unsigned bit;
+    pisa_status (*enqueue)(const struct pisa_job *job, pisa_error *error);
+  } steps[] = {
+      {prefill, PISA_LAUNCH_PYRAMID, enqueue_pyramid},
+      {prefill, PISA_LAUNCH_PYRAMID_TOP, enqueue_pyramid_top},
+      {walks, PISA_LAUNCH_WALK, enqueue_walk},
+      {clustered, PISA_LAUNCH_CLUSTER, enqueue_cluster},
+      {clustered, PISA_LAUNCH_SCATTER, enqueue_scatter},
+      {clustered, PISA_LAUNCH_LEAF_SCORE, enqueue_leaf_score},
+      {clustered, PISA_LAUNCH_PICK, enqueue_pick},
+      {prefill && !walks, PISA_LAUNCH_FLAT, enqueue_flat},
+      {prefill && attends, PISA_LAUNCH_ATTEND_BLOCKS, enqueue_attend_blocks},
+      {!prefill && job->call.n_new > 0, PISA_LAUNCH_APPEND, enqueue_append},
+      {!prefill, PISA_LAUNCH_DECODE, enqueue_decode},
+      {!prefill && attends, PISA_LAUNCH_DECODE_ATTEND, enqueue_decode_attend},
+      {!prefill && attends && job->layout.splits > 1, PISA_LAUNCH_DECODE_MERGE,
+       enqueue_decode_merge},
+  };
+  pisa_status status = PISA_OK;
+  for (size_t i = 0; i < sizeof steps / sizeof *steps && !status; i++)
+    if (steps[i].present && (kernels & steps[i].bit))
+      status = steps[i].enqueue(job, error);
+  return status;
+}
