@@ -24,6 +24,13 @@ static void default_always(const struct checker *c, struct spec *spec) {
     spec->route.always_blocks = ALWAYS_DIAGONAL;
 }
 
+/* As many queries as fill the 64 rows of a tile with their heads. */
+static int default_query_tile(const struct spec *spec) {
+  enum { TILE_ROWS = 64 };
+  int group = spec->shape.kv_heads > 0 ? spec->shape.heads / spec->shape.kv_heads : 1;
+  return group > 0 && group < TILE_ROWS ? TILE_ROWS / group : 1;
+}
+
 static void default_route(const struct checker *c, struct spec *spec) {
   if (!was_written(c, "score", HOME_ROUTE))
     spec->route.score = spec->route.kind == ROUTE_PYRAMID ? SCORE_LSE : SCORE_MEAN;
@@ -73,6 +80,6 @@ void fill_defaults(struct checker *c) {
   if (!spec->phases.present)
     spec->phases.prefill = true;
   if (over_tokens(spec) && spec->phases.prefill)
-    default_int(c, "query_tile", HOME_PREFILL, &spec->phases.query_tile, 4);
+    default_int(c, "query_tile", HOME_PREFILL, &spec->phases.query_tile, default_query_tile(spec));
   default_spans(spec);
 }

@@ -35,7 +35,7 @@ static const struct option masses[] = {{"zeroth_order", 0}, {"second_order", 1},
 static const struct option lists[] = {
     {"separate", LISTS_SEPARATE}, {"union", LISTS_UNION}, {NULL, 0}};
 static const struct option leaf_stages[] = {
-    {"clustered", LEAF_CLUSTERED}, {"fused", LEAF_FUSED}, {NULL, 0}};
+    {"automatic", LEAF_AUTOMATIC}, {"clustered", LEAF_CLUSTERED}, {"fused", LEAF_FUSED}, {NULL, 0}};
 const struct option route_options[] = {
     {"flat", ROUTE_FLAT}, {"top_k", ROUTE_TOP_K}, {"pyramid", ROUTE_PYRAMID}, {NULL, 0}};
 const struct option score_options[] = {
@@ -114,6 +114,9 @@ const struct field fields[] = {
    .allowed = ALWAYS_ALLOWED, AT(route.always, route.always_span)},
   {"start",     HOME_ROUTE, FIELD_START,   SORT_VARY,  "5.9", .min = 8, .max = 1024,
    .allowed = "root, whole numbers from 8 to 1024", AT(route.start_nodes, route.start_span)},
+  {"decode_start", HOME_ROUTE, FIELD_START, SORT_VARY, "5.9", .min = 8, .max = 1024,
+   .allowed = "same, root, whole numbers from 8 to 1024",
+   AT(route.decode_start_nodes, route.decode_start_span)},
 
   {"all",      HOME_ATTEND, FIELD_CUSTOM, SORT_FIXED, "6.1", .read = check_all, .allowed = "exact"},
   {"selected", HOME_ATTEND, FIELD_CUSTOM, SORT_FIXED, "6.2", .read = check_selected,
@@ -123,7 +126,7 @@ const struct field fields[] = {
   {"mass",     HOME_ATTEND, FIELD_SWITCH, SORT_VARY,  "6.4", .options = masses,
    AT(attend.mass_second_order, attend.mass_span)},
 
-  {"query_tile", HOME_PREFILL,  FIELD_RANGE,  SORT_TUNE,  "8.2", RANGE(1, 16),
+  {"query_tile", HOME_PREFILL,  FIELD_RANGE,  SORT_TUNE,  "8.2", RANGE(1, 64),
    AT(phases.query_tile, phases.query_tile_span)},
   {"size",       HOME_PAGES,    FIELD_SET,    SORT_FIXED, "8.3", .numbers = leaf_sizes,
    AT(pages.size, pages.size_span)},

@@ -39,7 +39,7 @@ enum field_kind {
   FIELD_SWITCH,  /* bool, one of |options| */
   FIELD_DECIMAL, /* struct decimal above 0, at most |max| */
   FIELD_SCORE,   /* score, or score + term */
-  FIELD_START    /* root, or a number of nodes */
+  FIELD_START    /* root, or a number of nodes; decode_start: same, too */
 };
 
 /* Whether tune or vary may list it: a schedule choice never changes a result, a method choice does.
@@ -70,7 +70,7 @@ struct field {
 };
 
 extern const struct field fields[];
-enum { N_FIELDS = 38 };
+enum { N_FIELDS = 39 };
 
 extern const char *const home_names[], *const home_clauses[]; /* by enum home */
 extern const struct option route_options[], score_options[], term_options[], below_options[];

@@ -84,6 +84,7 @@
   "the last tokens lie in the future of most queries under `mask causal` (§5.8)"
 #define E_KEEP_ALWAYS "keep is %d, but the always-set takes up to %lld blocks of it (§5.8)"
 #define E_START_ROUTE "start belongs to `route pyramid`, not to `route %s` (§5.9)"
+#define E_DECODE_START "decode_start belongs to `route pyramid` with phase decode (§5.9)"
 
 /* 6: attend */
 #define E_ALL_EXACT "`all exact` reads every block: '%s' has no meaning beside it (§6.1)"

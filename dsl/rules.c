@@ -76,6 +76,8 @@ static void rule_score(struct checker *c, const struct spec *s) {
     rule(c, s->route.reduce_span, E_REDUCE_ROUTE);
   if (s->route.start_nodes > 0 && s->route.kind != ROUTE_PYRAMID)
     rule(c, s->route.start_span, E_START_ROUTE, route_words(s));
+  if (s->route.decode_start_nodes != 0 && (s->route.kind != ROUTE_PYRAMID || !s->phases.decode))
+    rule(c, s->route.decode_start_span, E_DECODE_START);
 }
 
 enum { MAX_KEEP = 64 }; /* of one query: its list is kept in registers */
@@ -172,7 +174,7 @@ static void rule_schedule(struct checker *c, const struct spec *s) {
     rule(c, s->half_tile_span, E_SCHEDULE, "half_tile", "`route top_k` or `all exact`");
   if (s->lists != LISTS_SEPARATE && s->route.kind != ROUTE_TOP_K)
     rule(c, s->lists_span, E_SCHEDULE, "lists", "`route top_k`");
-  if (s->leaf_stage != LEAF_CLUSTERED && s->route.kind != ROUTE_PYRAMID)
+  if (s->leaf_stage != LEAF_AUTOMATIC && s->route.kind != ROUTE_PYRAMID)
     rule(c, s->leaf_stage_span, E_SCHEDULE, "leaf_stage", "`route pyramid`");
 }
 

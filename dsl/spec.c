@@ -72,12 +72,14 @@ static void print_route(const struct spec *spec, struct text *out) {
   static const char *const by_block[] = {"score", NULL};
   static const char *const by_query[] = {"score", "reduce", NULL};
   static const char *const by_walk[] = {"score", "reduce", "start", NULL};
+  static const char *const by_steps[] = {"score", "reduce", "start", "decode_start", NULL};
   static const char *const *const words[] = {
       [ROUTE_TOP_K] = by_block, [ROUTE_FLAT] = by_query, [ROUTE_PYRAMID] = by_walk};
   text_printf(out, "  route %s { ", option_words(route_options, (int)spec->route.kind));
   print_budget(spec, out);
   text_puts(out, "; ");
-  print_words(spec, HOME_ROUTE, words[spec->route.kind], out);
+  bool steps = spec->route.kind == ROUTE_PYRAMID && spec->phases.decode;
+  print_words(spec, HOME_ROUTE, steps ? by_steps : words[spec->route.kind], out);
   print_always(spec, out);
   text_puts(out, " }\n");
 }

@@ -24,7 +24,7 @@ enum spec_tail { TAIL_DROP, TAIL_TAYLOR_0, TAIL_TAYLOR_1, TAIL_TAYLOR_HYBRID };
 enum spec_below { BELOW_NEVER, BELOW_DENSE, BELOW_FLAT };
 enum spec_variance { VARIANCE_DIAGONAL, VARIANCE_FULL };
 enum spec_lists { LISTS_SEPARATE, LISTS_UNION };
-enum spec_leaf_stage { LEAF_CLUSTERED, LEAF_FUSED };
+enum spec_leaf_stage { LEAF_AUTOMATIC, LEAF_CLUSTERED, LEAF_FUSED };
 
 /* An exact non-negative decimal num / den; den is a power of ten, as small as can be. 0.150 is {15,
  * 100}. */
@@ -96,12 +96,13 @@ struct spec {
     enum spec_variance variance; /* of the block means, for the threshold's standard deviation */
     int start_nodes; /* pyramid: first level scored densely, the highest of at most that many nodes;
                         0: root */
+    int decode_start_nodes; /* the same in phase decode; 0: start_nodes, -1: root */
     unsigned always_blocks; /* ALWAYS_* flags */
     int always_window; /* key blocks at most that many away from the diagonal ones; 0: no window */
     struct always_tokens always[SPEC_MAX_ALWAYS];
     int n_always;
     struct span span, score_span, term_span, reduce_span, budget_span, variance_span, start_span,
-        always_span;
+        decode_start_span, always_span;
   } route;
 
   struct {
@@ -120,8 +121,8 @@ struct spec {
   struct {
     bool present; /* `phases` was written; default: prefill only */
     bool prefill, decode;
-    int query_tile; /* prefill: queries walked together, 1..16; 0 with `route top_k` and `all exact`
-                     */
+    int query_tile; /* prefill: queries handled together, 1..64; 0 with `route top_k` and `all
+                       exact` */
     struct span span, prefill_span, decode_span, query_tile_span;
   } phases;
 
@@ -135,8 +136,8 @@ struct spec {
   bool half_tile; /* last tile of 64 columns when the block count is odd */
   enum spec_lists
       lists; /* 64-row query blocks: two neighbours walk their own lists, or the union of both */
-  enum spec_leaf_stage
-      leaf_stage; /* pyramid: leaves scored in clusters of queries, or within the walk */
+  enum spec_leaf_stage leaf_stage; /* pyramid: leaves scored in clusters of queries, or within the
+                                      walk; automatic: as can be built, clusters first */
   struct span schedule_span, half_tile_span, lists_span, leaf_stage_span;
 
   struct spec_choice *choices; /* tune and vary, in source order */

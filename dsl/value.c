@@ -69,12 +69,21 @@ static bool set_option(const struct field *field, const char *text, struct spec 
   return true;
 }
 
+/* The word for no number: decode_start follows start unless it says root. */
+static bool is_decode_start(const struct field *field) {
+  return field->value == offsetof(struct spec, route.decode_start_nodes);
+}
+
 static bool set_start(const struct field *field, const struct ast_word *words, struct spec *spec) {
-  if (is_one(words, AST_NAME) && strcmp(words->text, "root") == 0) {
-    spec->route.start_nodes = 0;
-    return true;
-  }
-  return set_int(field, words, spec);
+  int *nodes = value_of(field, spec);
+  const char *word = is_one(words, AST_NAME) ? words->text : "";
+  if (strcmp(word, "root") == 0)
+    *nodes = is_decode_start(field) ? -1 : 0;
+  else if (is_decode_start(field) && strcmp(word, "same") == 0)
+    *nodes = 0;
+  else
+    return set_int(field, words, spec);
+  return true;
 }
 
 /* `mean`, `mean + log covariance` */
@@ -172,10 +181,10 @@ void field_print(const struct field *field, const struct spec *spec, struct text
       text_printf(out, " + %s", option_words(term_options, (int)spec->route.term));
     break;
   case FIELD_START:
-    if (spec->route.start_nodes > 0)
-      text_printf(out, "%d", spec->route.start_nodes);
+    if (*(const int *)value > 0)
+      text_printf(out, "%d", *(const int *)value);
     else
-      text_puts(out, "root");
+      text_puts(out, is_decode_start(field) && *(const int *)value == 0 ? "same" : "root");
     break;
   case FIELD_CUSTOM:
     break;

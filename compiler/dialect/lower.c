@@ -20,8 +20,8 @@ static bool is_named(MlirOperation op, const char *name) {
   return s.length == strlen(name) && memcmp(s.data, name, s.length) == 0;
 }
 
-/* The kernels of one step, appended to the module. */
-static void emit(struct ir *k, MlirOperation op, const struct plan *plan) {
+/* The kernels of one step of a piecewise method. */
+static void emit_piecewise(struct ir *k, MlirOperation op, const struct plan *plan) {
   if (is_named(op, "pisa.summarize"))
     kernel_statistics(k, &plan->statistics);
   if (is_named(op, "pisa.residual"))
@@ -36,6 +36,50 @@ static void emit(struct ir *k, MlirOperation op, const struct plan *plan) {
     kernel_attend(k, &plan->dense);
     kernel_attend(k, &plan->dense_edge);
   }
+}
+
+#pragma weak kernel_pyramid
+#pragma weak kernel_pyramid_top
+#pragma weak kernel_walk
+#pragma weak kernel_cluster
+#pragma weak kernel_scatter
+#pragma weak kernel_leaf_score
+#pragma weak kernel_pick
+#pragma weak kernel_flat
+#pragma weak kernel_attend_blocks
+#pragma weak kernel_append
+#pragma weak kernel_decode
+#pragma weak kernel_decode_attend
+#pragma weak kernel_decode_merge
+/* Of block selection. */
+static const struct {
+  const char *op;
+  void (*kernel)(struct ir *, const struct plan_pyramid *);
+} SELECTION[] = {
+    {"pisa.pyramid", kernel_pyramid},
+    {"pisa.pyramid", kernel_pyramid_top},
+    {"pisa.walk", kernel_walk},
+    {"pisa.cluster", kernel_cluster},
+    {"pisa.cluster", kernel_scatter},
+    {"pisa.leaf_score", kernel_leaf_score},
+    {"pisa.pick", kernel_pick},
+    {"pisa.flat", kernel_flat},
+    {"pisa.attend_blocks", kernel_attend_blocks},
+    {"pisa.append", kernel_append},
+    {"pisa.decode", kernel_decode},
+    {"pisa.decode_attend", kernel_decode_attend},
+    {"pisa.decode_attend", kernel_decode_merge},
+};
+
+/* The kernels of one step, appended to the module. */
+static void emit(struct ir *k, MlirOperation op, const struct plan *plan) {
+  if (!plan->selects) {
+    emit_piecewise(k, op, plan);
+    return;
+  }
+  for (unsigned i = 0; i < sizeof SELECTION / sizeof *SELECTION; i++)
+    if (is_named(op, SELECTION[i].op) && SELECTION[i].kernel)
+      SELECTION[i].kernel(k, &plan->pyramid);
 }
 
 static int collect(MlirModule module, MlirOperation steps[MAX_STEPS]) {

@@ -2,7 +2,8 @@
 //
 // !pisa.tensor<"shape", element>: an array in global memory. Shapes use the vocabulary of pisa.h: B batch, H query heads, Hk key heads,
 // N tokens, D head dimension, NT key blocks, NTq query blocks, NQS blocks of as many query rows as a key block has
-// keys, k kept blocks.
+// keys, k kept blocks. Of block selection (runtime/pyramid.def): P rows of nodes, NL leaves, R = Hk Nq B rows of lists, K kept
+// leaves, slots for the children of K parents, NSEG segments of |chunk| queries.
 // !pisa.none: a value the method does not ask for.
 //
 // A constraint used twice in IRDL means twice the same type, hence one line per operand and result.
@@ -151,5 +152,152 @@ irdl.dialect @pisa {
     irdl.operands(q: %q, k: %k, v: %v)
     irdl.results(o: %o, lse: %lse)
     irdl.attributes { "tokens" = %tokens }
+  }
+
+  // Block selection. The means of leaves of |leaf| keys, and of nodes of |group| children above them, up to the root; keys
+  // as leaf_score reads them, where leaves are scored in clusters.
+  irdl.operation @pyramid {
+    %k = irdl.base @pisa::@tensor
+    %means = irdl.base @pisa::@tensor
+    %a = irdl.base @pisa::@tensor
+    %none = irdl.base @pisa::@none
+    %images = irdl.any_of(%a, %none)
+    %leaf = irdl.base "#builtin.integer"
+    %group = irdl.base "#builtin.integer"
+    irdl.operands(k: %k)
+    irdl.results(means: %means, images: %images)
+    irdl.attributes { "leaf" = %leaf, "group" = %group }
+  }
+
+  // From |start| down: of each level's candidates the |keep| best by |score|, over the heads of a group as |reduce| says,
+  // |always| among them. |leaf_stage| fused: down to leaves, |ids|; clustered: to their parents, |kept|.
+  irdl.operation @walk {
+    %q = irdl.base @pisa::@tensor
+    %k = irdl.base @pisa::@tensor
+    %means = irdl.base @pisa::@tensor
+    %a = irdl.base @pisa::@tensor
+    %b = irdl.base @pisa::@tensor
+    %none = irdl.base @pisa::@none
+    %ids = irdl.any_of(%a, %none)
+    %kept = irdl.any_of(%b, %none)
+    %keep = irdl.base "#builtin.integer"
+    %score = irdl.base "#builtin.string"
+    %reduce = irdl.base "#builtin.string"
+    %start = irdl.base "#builtin.string"
+    %always = irdl.base "#builtin.array"
+    %leaf_stage = irdl.base "#builtin.string"
+    irdl.operands(q: %q, k: %k, means: %means)
+    irdl.results(ids: %ids, kept: %kept)
+    irdl.attributes {
+      "keep" = %keep, "score" = %score, "reduce" = %reduce, "start" = %start, "always" = %always,
+      "leaf_stage" = %leaf_stage
+    }
+  }
+
+  // The queries that kept each parent, together.
+  irdl.operation @cluster {
+    %kept = irdl.base @pisa::@tensor
+    %clusters = irdl.base @pisa::@tensor
+    irdl.operands(kept: %kept)
+    irdl.results(clusters: %clusters)
+  }
+
+  // Scores of the leaves of kept parents, |query_tile| queries of a cluster at once.
+  irdl.operation @leaf_score {
+    %q = irdl.base @pisa::@tensor
+    %images = irdl.base @pisa::@tensor
+    %clusters = irdl.base @pisa::@tensor
+    %scores = irdl.base @pisa::@tensor
+    %query_tile = irdl.base "#builtin.integer"
+    %score = irdl.base "#builtin.string"
+    %reduce = irdl.base "#builtin.string"
+    irdl.operands(q: %q, images: %images, clusters: %clusters)
+    irdl.results(scores: %scores)
+    irdl.attributes { "query_tile" = %query_tile, "score" = %score, "reduce" = %reduce }
+  }
+
+  // The best leaves of those of kept parents.
+  irdl.operation @pick {
+    %kept = irdl.base @pisa::@tensor
+    %scores = irdl.base @pisa::@tensor
+    %ids = irdl.base @pisa::@tensor
+    %keep = irdl.base "#builtin.integer"
+    %score = irdl.base "#builtin.string"
+    %reduce = irdl.base "#builtin.string"
+    %always = irdl.base "#builtin.array"
+    irdl.operands(kept: %kept, scores: %scores)
+    irdl.results(ids: %ids)
+    irdl.attributes { "keep" = %keep, "score" = %score, "reduce" = %reduce, "always" = %always }
+  }
+
+  // The best of all visible leaves; |below| > 0: in place of walk to pick where there are fewer keys.
+  irdl.operation @flat {
+    %q = irdl.base @pisa::@tensor
+    %k = irdl.base @pisa::@tensor
+    %means = irdl.base @pisa::@tensor
+    %ids = irdl.base @pisa::@tensor
+    %keep = irdl.base "#builtin.integer"
+    %score = irdl.base "#builtin.string"
+    %reduce = irdl.base "#builtin.string"
+    %always = irdl.base "#builtin.array"
+    %below = irdl.base "#builtin.integer"
+    irdl.operands(q: %q, k: %k, means: %means)
+    irdl.results(ids: %ids)
+    irdl.attributes {
+      "keep" = %keep, "score" = %score, "reduce" = %reduce, "always" = %always, "below" = %below
+    }
+  }
+
+  // Each query over the leaves of its list, exactly.
+  irdl.operation @attend_blocks {
+    %q = irdl.base @pisa::@tensor
+    %k = irdl.base @pisa::@tensor
+    %v = irdl.base @pisa::@tensor
+    %ids = irdl.base @pisa::@tensor
+    %o = irdl.base @pisa::@tensor
+    %lse = irdl.base @pisa::@tensor
+    irdl.operands(q: %q, k: %k, v: %v, ids: %ids)
+    irdl.results(o: %o, lse: %lse)
+  }
+
+  // Phase decode: new keys enter the pyramid that earlier calls left.
+  irdl.operation @append {
+    %k = irdl.base @pisa::@tensor
+    %means = irdl.base @pisa::@tensor
+    %leaf = irdl.base "#builtin.integer"
+    %group = irdl.base "#builtin.integer"
+    irdl.operands(k: %k)
+    irdl.results(means: %means)
+    irdl.attributes { "leaf" = %leaf, "group" = %group }
+  }
+
+  // Phase decode: walk, leaf scores and choice of single queries; |start| leaves: flat.
+  irdl.operation @decode {
+    %q = irdl.base @pisa::@tensor
+    %k = irdl.base @pisa::@tensor
+    %means = irdl.base @pisa::@tensor
+    %ids = irdl.base @pisa::@tensor
+    %keep = irdl.base "#builtin.integer"
+    %score = irdl.base "#builtin.string"
+    %reduce = irdl.base "#builtin.string"
+    %start = irdl.base "#builtin.string"
+    %always = irdl.base "#builtin.array"
+    irdl.operands(q: %q, k: %k, means: %means)
+    irdl.results(ids: %ids)
+    irdl.attributes {
+      "keep" = %keep, "score" = %score, "reduce" = %reduce, "start" = %start, "always" = %always
+    }
+  }
+
+  // Phase decode: as attend_blocks, the leaves of a list spread over several CTAs.
+  irdl.operation @decode_attend {
+    %q = irdl.base @pisa::@tensor
+    %k = irdl.base @pisa::@tensor
+    %v = irdl.base @pisa::@tensor
+    %ids = irdl.base @pisa::@tensor
+    %o = irdl.base @pisa::@tensor
+    %lse = irdl.base @pisa::@tensor
+    irdl.operands(q: %q, k: %k, v: %v, ids: %ids)
+    irdl.results(o: %o, lse: %lse)
   }
 }

@@ -29,6 +29,10 @@ void code_print_stage(struct context *context, const struct plan *plan, const st
 
 void code_kernels(const struct plan *plan, const struct plan_kernel *out[MAX_KERNELS + 1]) {
   int n = 0;
+  if (plan->selects) {
+    out[plan_pyramid_kernels(&plan->pyramid, out)] = NULL;
+    return;
+  }
   if (plan->routed) {
     out[n++] = &plan->statistics.kernel;
     if (plan->wants_residual)

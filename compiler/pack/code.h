@@ -34,7 +34,7 @@ void code_fini(struct code *code);
 bool code_check(const struct plan *plan, const struct ptxas_report *report, struct text *why);
 
 /* The kernels of |plan| in launch order, NULL-terminated; NULL after the last. */
-enum { MAX_KERNELS = 7 };
+enum { MAX_KERNELS = PLAN_PYRAMID_KERNELS };
 void code_kernels(const struct plan *plan, const struct plan_kernel *out[MAX_KERNELS + 1]);
 
 #endif

@@ -5,7 +5,7 @@
 
 #include "compiler/plan/plan.h"
 
-static void limit(struct limits *l, struct span where, const char *found, const char *possible) {
+void limit(struct limits *l, struct span where, const char *found, const char *possible) {
   if (l->n < MAX_LIMITS)
     l->at[l->n++] = (struct limit){where, found, possible};
 }
@@ -14,8 +14,8 @@ static void shape(struct arena *arena, struct limits *l, const struct spec *spec
   if (spec->shape.head_dim > 128)
     limit(l, spec->shape.head_dim_span, arena_printf(arena, "head_dim %d", spec->shape.head_dim),
           "kernels exist for head_dim 64, 96 and 128");
-  if (spec->shape.mask != MASK_NONE)
-    limit(l, spec->shape.mask_span, "mask causal", "kernels exist for mask none");
+  if (spec->shape.mask != MASK_NONE && spec->route.kind == ROUTE_TOP_K)
+    limit(l, spec->shape.mask_span, "mask causal", "kernels of route top_k exist for mask none");
 }
 
 static void blocks(struct arena *arena, struct limits *l, const struct spec *spec) {
@@ -25,7 +25,7 @@ static void blocks(struct arena *arena, struct limits *l, const struct spec *spe
           "kernels exist for key blocks no longer than query blocks");
 }
 
-static void always(struct limits *l, const struct spec *spec) {
+void limit_ranges(struct limits *l, const struct spec *spec) {
   unsigned flags = spec->route.always_blocks;
   int ranges = spec->route.n_always + !!(flags & ALWAYS_FIRST) + !!(flags & ALWAYS_LAST);
   if (ranges > PLAN_MAX_ALWAYS)
@@ -33,25 +33,19 @@ static void always(struct limits *l, const struct spec *spec) {
 }
 
 static void route(struct limits *l, const struct spec *spec) {
-  if (spec->route.kind != ROUTE_TOP_K) { /* its words mean something else there */
-    limit(l, spec->route.span, spec->route.kind == ROUTE_FLAT ? "route flat" : "route pyramid",
-          "kernels exist for route top_k");
-    return;
-  }
   if (spec->route.score != SCORE_MEAN)
     limit(l, spec->route.score_span,
           spec->route.score == SCORE_LSE ? "score lse" : "score half_variance",
           "kernels exist for score mean");
-  always(l, spec);
+  limit_ranges(l, spec);
 }
 
-static void others(struct limits *l, const struct spec *spec) {
-  if (spec->below.kind == BELOW_FLAT)
-    limit(l, spec->below.span, "below with flat", "kernels exist for dense");
+static void phases(struct limits *l, const struct spec *spec) {
   if (spec->pages.present)
-    limit(l, spec->pages.span, "pages", "kernels read keys and values in one piece");
+    limit(l, spec->pages.span, "pages", "kernels exist for route pyramid and route flat");
   if (spec->phases.present && spec->phases.decode)
-    limit(l, spec->phases.decode_span, "phase decode", "kernels exist for prefill");
+    limit(l, spec->phases.decode_span, "phase decode",
+          "kernels exist for route pyramid and route flat");
 }
 
 static void half_tile(struct limits *l, const struct spec *spec) {
@@ -88,11 +82,15 @@ static void schedule(struct limits *l, const struct spec *spec) {
 
 struct limits limits_of(struct arena *arena, const struct spec *spec) {
   struct limits l = {.n = 0};
+  if (spec->route.kind == ROUTE_FLAT || spec->route.kind == ROUTE_PYRAMID) {
+    limits_of_selection(arena, &l, spec);
+    return l;
+  }
   shape(arena, &l, spec);
   blocks(arena, &l, spec);
   if (spec->route.kind != ROUTE_NONE)
     route(&l, spec);
-  others(&l, spec);
+  phases(&l, spec);
   schedule(&l, spec);
   return l;
 }

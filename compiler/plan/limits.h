@@ -20,4 +20,11 @@ struct limits {
 /* Every reason why |spec| cannot be built; n = 0 when it can. Strings live in |arena|. */
 struct limits limits_of(struct arena *arena, const struct spec *spec);
 
+/* The same of a spec that selects blocks for single queries, added to |l|. */
+void limits_of_selection(struct arena *arena, struct limits *l, const struct spec *spec);
+
+/* What both are made of: one more reason, and that of more forced ranges than kernels take. */
+void limit(struct limits *l, struct span where, const char *found, const char *possible);
+void limit_ranges(struct limits *l, const struct spec *spec);
+
 #endif

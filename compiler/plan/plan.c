@@ -361,6 +361,11 @@ static void choose_attend(struct arena *arena, struct plan *plan) {
 
 /* ---- all of it ---- */
 
+static bool is_selection(const struct spec *spec) {
+  return !spec->attend.all_exact &&
+         (spec->route.kind == ROUTE_PYRAMID || spec->route.kind == ROUTE_FLAT);
+}
+
 struct plan *plan_dense(struct arena *arena, const struct plan *plan) {
   struct spec *spec = ARENA_NEW(arena, struct spec);
   *spec = *plan->spec;
@@ -381,6 +386,13 @@ static void choose_dense(struct arena *arena, struct plan *plan) {
   plan->dense_edge.kernel.entry = "pisa_dense_edge";
 }
 
+static void choose_selection(struct plan *plan) {
+  const char *why = plan_why_not_clustered(plan->spec);
+  plan->pyramid = plan_pyramid_choose(plan->spec, plan->target);
+  if (plan->spec->route.kind == ROUTE_PYRAMID && !plan->pyramid.clustered && why)
+    reject(plan, "leaf_stage=clustered", why);
+}
+
 struct plan *plan_choose(struct arena *arena, const struct spec *spec, const struct target *target,
                          const char *choices) {
   struct plan *plan = ARENA_NEW(arena, struct plan);
@@ -388,11 +400,16 @@ struct plan *plan_choose(struct arena *arena, const struct spec *spec, const str
       .spec = spec,
       .target = target,
       .choices = choices,
-      .routed = !spec->attend.all_exact,
+      .routed = spec->route.kind == ROUTE_TOP_K && !spec->attend.all_exact,
+      .selects = is_selection(spec),
       .below = !spec->attend.all_exact && spec->below.kind == BELOW_DENSE,
       .wants_residual = ranks_by(spec, TERM_LOG_RESIDUAL),
       .rejections = ARENA_ARRAY(arena, struct rejection, MAX_REJECTIONS),
   };
+  if (plan->selects) {
+    choose_selection(plan);
+    return plan;
+  }
   if (plan->routed) {
     choose_statistics(arena, plan);
     choose_route(plan);

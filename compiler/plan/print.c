@@ -8,10 +8,10 @@ static const char *yes(bool b) {
   return b ? "yes" : "no";
 }
 
-static void kernel(const struct plan_kernel *k, struct text *out) {
+static void kernel(const struct plan_kernel *k, bool by_length, struct text *out) {
   text_printf(out, "kernel %s\n", k->entry);
   text_printf(out, "  threads         %d\n", k->threads);
-  if (k->smem_bytes > 0)
+  if (k->smem_bytes > 0 || !by_length)
     text_printf(out, "  shared memory   %d bytes\n", k->smem_bytes);
   else
     text_puts(out, "  shared memory   16 * (128 * ceil(NT/128) + 4) * 4 bytes, NT key blocks\n");
@@ -31,7 +31,7 @@ static void roles(int producer, int consumer, struct text *out) {
 }
 
 static void statistics(const struct plan_statistics *p, struct text *out) {
-  kernel(&p->kernel, out);
+  kernel(&p->kernel, false, out);
   elements(p->type, p->group, out);
   roles(p->producer_registers, p->consumer_registers, out);
   text_printf(out, "  block           %d rows x %d\n", p->block, p->head_dim);
@@ -46,7 +46,7 @@ static void statistics(const struct plan_statistics *p, struct text *out) {
 }
 
 static void residual(const struct plan_residual *p, struct text *out) {
-  kernel(&p->kernel, out);
+  kernel(&p->kernel, false, out);
   text_printf(out, "  elements        %s\n", p->type == TYPE_BF16 ? "bf16" : "fp16");
   roles(p->producer_registers, p->consumer_registers, out);
   text_printf(out, "  block           %d rows x %d\n", p->block, p->head_dim);
@@ -70,7 +70,7 @@ static const char *term(enum spec_term term) {
 }
 
 static void route(const struct plan_route *p, struct text *out) {
-  kernel(&p->kernel, out);
+  kernel(&p->kernel, true, out);
   elements(p->type, p->group, out);
   text_printf(out, "  query block     %d rows, %d blocks a CTA, head_dim %d\n", p->query,
               p->rows_per_cta, p->head_dim);
@@ -107,7 +107,7 @@ static const char *mass(const struct plan_attend *p) {
 }
 
 static void attend(const struct plan_attend *p, struct text *out) {
-  kernel(&p->kernel, out);
+  kernel(&p->kernel, false, out);
   elements(p->type, p->group, out);
   roles(p->producer_registers, p->consumer_registers, out);
   text_printf(out, "  tile            %d queries x %d keys, blocks of %d keys, head_dim %d\n",
@@ -128,11 +128,100 @@ static void attend(const struct plan_attend *p, struct text *out) {
   text_printf(out, "  edge            %s\n",
               p->edge ? "any lengths, a number of blocks for each list"
                       : "whole blocks, as many for every list, two at least");
+  if (p->causal)
+    text_puts(out, "  causal          a query sees no later key, aligned at the last query\n");
+}
+
+/* ---- block selection ---- */
+
+static const char *score(const struct plan_pyramid *p) {
+  switch (p->score) {
+  case SCORE_HALF_VARIANCE:
+    return "mean + half variance of the children's logits";
+  case SCORE_LSE:
+    return "log sum exp of the children's logits";
+  case SCORE_MEAN:
+    break;
+  }
+  return "scale * q . mean(k)";
+}
+
+static const char *reduction(const struct plan_pyramid *p) {
+  switch (p->reduce) {
+  case REDUCE_MAX:
+    return "the largest of the heads'";
+  case REDUCE_LSE:
+    return "log sum exp of the heads'";
+  case REDUCE_MASS:
+    return "sum of the heads' softmax over the candidates";
+  case REDUCE_MAX_MASS:
+    return "largest of the heads' softmax over the candidates";
+  case REDUCE_SUM:
+  case REDUCE_NONE:
+    break;
+  }
+  return "sum of the heads'";
+}
+
+static void start(const char *name, int nodes, struct text *out) {
+  if (nodes > 0)
+    text_printf(out, "  %-15s the lowest level of at most %d seen nodes\n", name, nodes);
+  else
+    text_printf(out, "  %-15s the root\n", name);
+}
+
+static void forced(const struct plan_pyramid *p, struct text *out) {
+  for (int i = 0; i < p->n_always; i++) {
+    const struct always_tokens *a = &p->always[i];
+    if (a->kind == ALWAYS_RANGE)
+      text_printf(out, "  always          tokens %lld..%lld\n", (long long)a->begin,
+                  (long long)a->end);
+    else
+      text_printf(out, "  always          the %s %lld token%s\n",
+                  a->kind == ALWAYS_TOKENS_FIRST ? "first" : "last", (long long)a->end,
+                  a->end == 1 ? "" : "s");
+  }
+  if (p->previous)
+    text_puts(out, "  always          the previous leaf\n");
+  if (p->current)
+    text_puts(out, "  always          the current leaf\n");
+}
+
+static void pyramid(const struct plan_pyramid *p, struct text *out) {
+  const struct plan_kernel *kernels[PLAN_PYRAMID_KERNELS];
+  text_puts(out, "selection\n");
+  elements(p->type, p->group, out);
+  text_printf(out, "  head_dim        %d\n", p->head_dim);
+  text_printf(out, "  mask            %s\n", p->causal ? "causal" : "none");
+  text_printf(out, "  pyramid         leaves of %d keys, %d children a node, %d leaves a CTA\n",
+              p->leaf, p->children, p->span);
+  text_printf(out, "  pages           %d\n", p->page);
+  text_printf(out, "  keeps           %d leaves\n", p->keep);
+  forced(p, out);
+  text_printf(out, "  score           %s\n", score(p));
+  text_printf(out, "  heads           %s\n", reduction(p));
+  if (p->flat)
+    text_puts(out, "  candidates      all visible leaves\n");
+  else
+    start("start", p->start_nodes, out);
+  if (p->decode && !p->flat)
+    start("decode start", p->decode_start_nodes, out);
+  if (p->clustered)
+    text_printf(out, "  leaves          in clusters, %d queries a tile\n", p->query_tile);
+  else if (!p->flat)
+    text_puts(out, "  leaves          in the walk\n");
+  int n = plan_pyramid_kernels(p, kernels);
+  for (int i = 0; i < n; i++)
+    kernel(kernels[i], false, out);
 }
 
 void plan_print_kernels(const struct plan *plan, struct text *out) {
   text_printf(out, "target %s, PTX %d.%d\n", plan->target->name, plan->target->ptx_version / 10,
               plan->target->ptx_version % 10);
+  if (plan->selects) {
+    pyramid(&plan->pyramid, out);
+    return;
+  }
   if (plan->routed) {
     statistics(&plan->statistics, out);
     if (plan->wants_residual)

@@ -4,6 +4,38 @@
 
 enum { TILE_ROWS = 64 }; /* of wgmma */
 
+/* Which query tile leaf_score has: the 64 rows of wgmma hold whole groups. */
+int plan_query_tile(const struct spec *spec) {
+  int group = spec->shape.heads / spec->shape.kv_heads;
+  return group < TILE_ROWS ? TILE_ROWS / group : 1;
+}
+
+const char *plan_why_not_clustered(const struct spec *spec) {
+  int keys = spec->pyramid.leaf * spec->pyramid.group; /* of a parent: one n of wgmma */
+  if (spec->route.score != SCORE_LSE)
+    return "clusters exist for score lse; other scores are taken in the walk";
+  if (spec->shape.mask != MASK_CAUSAL || !(spec->route.always_blocks & ALWAYS_CURRENT))
+    return "clusters are scored without a mask: they need mask causal and always current";
+  if (keys != 64 && keys != 128)
+    return "clusters exist for parents of 64 or 128 keys: leaf times group";
+  if (spec->shape.heads / spec->shape.kv_heads > TILE_ROWS)
+    return "clusters exist for at most 64 query heads per key head";
+  return NULL;
+}
+
+/* Clusters where they can be built; what is written is built, or limits_of refuses it. */
+static bool is_clustered(const struct spec *spec) {
+  if (spec->route.kind != ROUTE_PYRAMID || !spec->phases.prefill)
+    return false;
+  return spec->leaf_stage == LEAF_CLUSTERED ||
+         (spec->leaf_stage == LEAF_AUTOMATIC && !plan_why_not_clustered(spec));
+}
+
+static int decode_start(const struct spec *spec) {
+  int nodes = spec->route.decode_start_nodes;
+  return nodes == 0 ? spec->route.start_nodes : nodes > 0 ? nodes : 0;
+}
+
 /* What the spec says, without launches. */
 static struct plan_pyramid facts(const struct spec *spec) {
   struct plan_pyramid p = {
@@ -16,20 +48,20 @@ static struct plan_pyramid facts(const struct spec *spec) {
       .keep = spec->route.keep,
       .flat = spec->route.kind == ROUTE_FLAT,
       .start_nodes = spec->route.start_nodes,
-      .decode_start_nodes = spec->route.start_nodes,
+      .decode_start_nodes = decode_start(spec),
       .score = spec->route.score,
       .reduce = spec->route.reduce,
       .previous = spec->route.always_blocks & ALWAYS_PREVIOUS,
       .current = spec->route.always_blocks & (ALWAYS_CURRENT | ALWAYS_DIAGONAL),
       .page = spec->pages.present ? spec->pages.size : 0,
-      .clustered = spec->route.kind == ROUTE_PYRAMID && spec->leaf_stage == LEAF_CLUSTERED,
+      .clustered = is_clustered(spec),
       .prefill = spec->phases.prefill,
       .decode = spec->phases.decode,
       .attends = true,
       .flat_below = spec->below.kind == BELOW_FLAT,
   };
   p.n_always = plan_always(spec, p.always);
-  p.query_tile = TILE_ROWS / p.group > 0 ? TILE_ROWS / p.group : 1;
+  p.query_tile = plan_query_tile(spec);
   p.span = pisa_span_leaves(p.children);
   return p;
 }

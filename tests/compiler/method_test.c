@@ -37,6 +37,58 @@ void kernel_attend(struct ir *k, const struct plan_attend *plan) {
   note(k, &plan->kernel);
 }
 
+void kernel_pyramid(struct ir *k, const struct plan_pyramid *plan) {
+  note(k, &plan->build);
+}
+
+void kernel_pyramid_top(struct ir *k, const struct plan_pyramid *plan) {
+  note(k, &plan->top);
+}
+
+void kernel_walk(struct ir *k, const struct plan_pyramid *plan) {
+  note(k, &plan->walk);
+}
+
+void kernel_cluster(struct ir *k, const struct plan_pyramid *plan) {
+  note(k, &plan->cluster);
+}
+
+void kernel_scatter(struct ir *k, const struct plan_pyramid *plan) {
+  note(k, &plan->scatter);
+}
+
+void kernel_leaf_score(struct ir *k, const struct plan_pyramid *plan) {
+  note(k, &plan->leaf_score);
+}
+
+void kernel_pick(struct ir *k, const struct plan_pyramid *plan) {
+  note(k, &plan->pick);
+}
+
+void kernel_flat(struct ir *k, const struct plan_pyramid *plan) {
+  note(k, &plan->flat_scan);
+}
+
+void kernel_attend_blocks(struct ir *k, const struct plan_pyramid *plan) {
+  note(k, &plan->attend_blocks);
+}
+
+void kernel_append(struct ir *k, const struct plan_pyramid *plan) {
+  note(k, &plan->append);
+}
+
+void kernel_decode(struct ir *k, const struct plan_pyramid *plan) {
+  note(k, &plan->decode_select);
+}
+
+void kernel_decode_attend(struct ir *k, const struct plan_pyramid *plan) {
+  note(k, &plan->decode_attend);
+}
+
+void kernel_decode_merge(struct ir *k, const struct plan_pyramid *plan) {
+  note(k, &plan->decode_merge);
+}
+
 static struct spec hybrid(void) {
   return (struct spec){
       .name = "hybrid",
@@ -66,10 +118,51 @@ static void runs(struct context *context, const struct spec *spec, const char *e
   struct text lowered;
   text_init(&lowered);
   mlirOperationPrint(mlirModuleGetOperation(module), text_of_mlir, &lowered);
-  CHECK(!strstr(lowered.data, "pisa.input") && strstr(lowered.data, "@pisa_attend_edge"));
+  CHECK(!strstr(lowered.data, "pisa.input"));
+  CHECK(strstr(lowered.data, plan->selects ? "@pisa_attend_blocks" : "@pisa_attend_edge"));
   text_fini(&lowered);
   mlirModuleDestroy(module);
   arena_fini(&arena);
+}
+
+static struct spec pyramid(void) {
+  return (struct spec){
+      .name = "pyramid",
+      .shape = {.heads = 32, .kv_heads = 2, .head_dim = 64, .mask = MASK_CAUSAL},
+      .pyramid = {.leaf = 64, .group = 2},
+      .route = {.kind = ROUTE_PYRAMID,
+                .score = SCORE_LSE,
+                .reduce = REDUCE_MASS,
+                .keep = 8,
+                .decode_start_nodes = 128,
+                .always_blocks = ALWAYS_FIRST | ALWAYS_PREVIOUS | ALWAYS_CURRENT},
+      .phases = {.prefill = true, .decode = true},
+  };
+}
+
+/* Which kernels there are, and in which order. */
+static void selections(struct context *context, struct text *method) {
+  struct spec spec = pyramid();
+  text_clear(method);
+  runs(context, &spec,
+       "pisa_pyramid pisa_pyramid_top pisa_walk pisa_cluster pisa_scatter pisa_leaf_score "
+       "pisa_pick pisa_attend_blocks pisa_append pisa_decode pisa_decode_attend "
+       "pisa_decode_merge ",
+       method);
+  CHECK(strstr(method->data, "[\"tokens first 1\", \"previous\", \"current\"]"));
+  CHECK(strstr(method->data, "start = \"root\"") && strstr(method->data, "at most 128 nodes"));
+  CHECK(strstr(method->data, "R, slots, G"));
+  spec.route.score = SCORE_MEAN;
+  spec.phases.decode = false;
+  spec.below.kind = BELOW_FLAT;
+  spec.below.tokens = 4096;
+  text_clear(method);
+  runs(context, &spec, "pisa_pyramid pisa_pyramid_top pisa_flat pisa_walk pisa_attend_blocks ",
+       method);
+  CHECK(strstr(method->data, "below = 4096") && strstr(method->data, "\"fused\""));
+  spec.route.kind = ROUTE_FLAT;
+  spec.below.kind = BELOW_NEVER;
+  runs(context, &spec, "pisa_pyramid pisa_pyramid_top pisa_flat pisa_attend_blocks ", method);
 }
 
 int main(int argc, char **argv) {
@@ -122,6 +215,7 @@ int main(int argc, char **argv) {
                        .blocks = {.query = 128, .key = 64},
                        .attend = {.all_exact = true}};
   runs(&context, &dense, "pisa_attend pisa_attend_edge ", &method);
+  selections(&context, &method);
   if (argc > 1)
     fputs(method.data, stdout);
 
