@@ -25,30 +25,52 @@ static void rescale(const struct step *step) {
   }
 }
 
-/* One tile of 64 columns with keys k [D, 64], variances [D, 64] or NULL, values v [64, D] and bias
-   [64] joins m, l and o. */
-static void attend_tile(const struct step *step, const float *k, const float *variance,
-                        const float *v, const float *bias) {
-  float *s = step->scratch->s, *o = step->scratch->o;
+/* s [rows, 64] = q . k [D, 64] + q^2 . variance [D, 64], which may be NULL. */
+static void multiply(const struct step *step, const float *k, const float *variance) {
+  float *s = step->scratch->s;
   memset(s, 0, (size_t)(step->rows * TILE_KEYS) * sizeof *s);
   tile_multiply(step->rows, TILE_KEYS, step->D, step->scratch->q, step->D, k, TILE_KEYS, s,
                 TILE_KEYS);
   if (variance)
     tile_multiply(step->rows, TILE_KEYS, step->D, step->scratch->q_square, step->D, variance,
                   TILE_KEYS, s, TILE_KEYS);
+}
+
+/* The tile that was multiplied, values v [64, D] and bias [64], joins m, l and o. */
+static void join(const struct step *step, const float *v, const float *bias) {
+  float *s = step->scratch->s, *o = step->scratch->o;
   tile_softmax(step->rows, step->c, bias, s, step->m, step->l, step->f, step->sum);
   rescale(step);
   tile_multiply(step->rows, step->D, TILE_KEYS, s, TILE_KEYS, v, step->D, o, step->D);
 }
 
-static void attend_block(const struct step *step, const struct fast_head *head, int64_t j) {
+static void attend_tile(const struct step *step, const float *k, const float *variance,
+                        const float *v, const float *bias) {
+  multiply(step, k, variance);
+  join(step, v, bias);
+}
+
+/* Columns of a tile from token |t| on that rows of query block |i| must not read. */
+static void hide(const struct step *step, const struct cpu_problem *p, int64_t i, int64_t t) {
+  for (int64_t r = 0; r < step->rows; r++) {
+    int64_t seen = cpu_seen(p, i * p->query + r) - t;
+    for (int64_t n = seen < 0 ? 0 : seen; n < TILE_KEYS; n++)
+      step->scratch->s[r * TILE_KEYS + n] = -INFINITY;
+  }
+}
+
+static void attend_block(const struct step *step, const struct fast_head *head, int64_t i,
+                         int64_t j) {
   const struct cpu_problem *p = &head->problem;
   int64_t end = j * p->key + cpu_key_length(p, j);
   for (int64_t t = j * p->key; t < end; t += TILE_KEYS) {
     float bias[TILE_KEYS];
     for (int n = 0; n < TILE_KEYS; n++)
       bias[n] = t + n < end ? 0 : -INFINITY;
-    attend_tile(step, head->k + t * step->D, NULL, head->v + t * step->D, bias);
+    multiply(step, head->k + t * step->D, NULL);
+    if (p->causal)
+      hide(step, p, i, t);
+    join(step, head->v + t * step->D, bias);
   }
 }
 
@@ -126,7 +148,7 @@ void fast_attend(const struct fast_head *head, struct fast_scratch *scratch, int
   memset(scratch->listed, 0, (size_t)p->k_blocks * sizeof(bool));
   for (int64_t e = 0; e < n; e++) {
     scratch->listed[list[e]] = true;
-    attend_block(&step, head, list[e]);
+    attend_block(&step, head, i, list[e]);
   }
   for (int64_t j = 0; p->linear && j < p->k_blocks; j++)
     if (!scratch->listed[j])

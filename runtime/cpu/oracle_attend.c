@@ -148,9 +148,12 @@ bool oracle_attend(const struct oracle_head *head, const struct oracle_summary *
   if (!columns.list)
     return false;
   add_columns(&columns, head, summary, list, n);
-  for (int64_t row = 0; row < cpu_query_length(p, i); row++)
+  const int64_t all = columns.n;
+  for (int64_t row = 0; row < cpu_query_length(p, i); row++) {
+    columns.n = p->causal ? cpu_seen(p, i * p->query + row) : all; /* dense: columns are tokens */
     attend_row(p, &columns, head->q + (i * p->query + row) * p->head_dim, summary->h_sum,
                o + row * p->head_dim, lse + row);
+  }
   free(columns.list);
   return true;
 }

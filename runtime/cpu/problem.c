@@ -68,6 +68,7 @@ static void set_method(struct cpu_problem *problem, const struct pisa_method *me
 void cpu_problem_init(struct cpu_problem *problem, const struct pisa_method *method,
                       const struct pisa_shape *shape, const pisa_attention *call) {
   *problem = (struct cpu_problem){.dense = method->dense || shape->n_k < method->dense_below,
+                                  .causal = method->mask == PISA_MASK_CAUSAL,
                                   .query = method->query,
                                   .key = method->key,
                                   .head_dim = method->head_dim,
@@ -166,6 +167,13 @@ int64_t cpu_given_list(const struct cpu_problem *problem, const int32_t *given, 
 
 int64_t cpu_key_length(const struct cpu_problem *problem, int64_t j) {
   return block_length(problem->n_k, problem->key, j);
+}
+
+int64_t cpu_seen(const struct cpu_problem *p, int64_t row) {
+  if (!p->causal)
+    return p->n_k;
+  int64_t seen = p->n_k - p->n_q + row + 1;
+  return seen < 0 ? 0 : seen < p->n_k ? seen : p->n_k;
 }
 
 int64_t cpu_query_length(const struct cpu_problem *problem, int64_t i) {

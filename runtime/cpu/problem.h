@@ -20,6 +20,7 @@ struct cpu_range { /* [begin, end) */
 struct cpu_problem {
   /* method */
   bool dense;          /* every token, no routing; also a call that is too short to be routed */
+  bool causal;         /* dense alone: row i reads tokens up to n_k - n_q + i */
   bool means;          /* unlisted blocks enter as one column each (taylor 0, hybrid) */
   bool first_order;    /* g * (q . h_sum) joins the numerator (hybrid) */
   bool linear;         /* unlisted blocks enter token by token, to first order (taylor 1) */
@@ -77,6 +78,8 @@ int64_t cpu_given_list(const struct cpu_problem *problem, const int32_t *given, 
                        int32_t *list);
 /* Tokens of key block |j|; only the last block can be short. */
 int64_t cpu_key_length(const struct cpu_problem *problem, int64_t j);
+/* Tokens that row |row| of q reads of n_k, maybe 0: all, or with |causal| the first ones. */
+int64_t cpu_seen(const struct cpu_problem *problem, int64_t row);
 /* Rows of query block |i|. */
 int64_t cpu_query_length(const struct cpu_problem *problem, int64_t i);
 /* G, the query heads that share a key/value head, and the one that query head |h| reads. */

@@ -34,8 +34,6 @@ pisa_status pisa_cpu_run(const pisa_pack *pack, int variant, const pisa_attentio
     status = check_options(options, error);
   if (status)
     return status;
-  if (chosen->method.mask != PISA_MASK_NONE)
-    return pisa_fail(error, PISA_UNSUPPORTED, "the CPU executor has no causal mask yet");
   cpu_problem_init(&problem, &chosen->method, &shape, &full);
   const struct cpu_job job = {.problem = &problem,
                               .oracle = options->oracle != 0,

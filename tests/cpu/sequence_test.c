@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/cpu/attend_blocks.h"
 #include "tests/cpu/sample.h"
 
 enum { D = 64 };
@@ -198,11 +199,68 @@ static void equal_h(enum executor executor) {
   output_free(&out[1]);
 }
 
+/* Causal dense attention against the statement of attend_blocks.h, all leaves read.
+ */
+static void causal_of(enum executor executor, int64_t n_q, int64_t n_k, int query) {
+  struct shape shape = shape_of(n_k, 1);
+  shape.tail = DENSE;
+  shape.n_q = n_q;
+  shape.query = query;
+  struct sample sample = sample_new(shape, 2);
+  struct cpu_problem *p = &sample.problem;
+  p->causal = true;
+  int64_t q_size = n_q * p->head_dim, k_size = n_k * p->head_dim;
+  double *q = malloc((size_t)q_size * 8), *k = malloc((size_t)k_size * 8),
+         *v = malloc((size_t)k_size * 8), *o = malloc((size_t)q_size * 8),
+         *lse = malloc((size_t)n_q * 8);
+  for (int64_t e = 0; e < q_size; e++)
+    q[e] = get(&sample, &p->q, 0, 0, e / p->head_dim, e % p->head_dim);
+  for (int64_t e = 0; e < k_size; e++) {
+    k[e] = get(&sample, &p->k, 0, 0, e / p->head_dim, e % p->head_dim);
+    v[e] = get(&sample, &p->v, 0, 0, e / p->head_dim, e % p->head_dim);
+  }
+  const struct blocks_head head = {.k = k,
+                                   .v = v,
+                                   .n = n_k,
+                                   .head_dim = p->head_dim,
+                                   .leaf = 64,
+                                   .causal = true,
+                                   .scale = p->scale};
+  attend_blocks_sequence(&head, q, n_q, NULL, 0, o, lse);
+  struct output got = run_head(&sample, executor, 0, 0, NULL);
+  double limit = executor == ORACLE ? 1e-12 : 1e-5;
+  CHECK_AT_MOST(relative_error(got.o, o, q_size), limit);
+  for (int64_t i = 0; i < n_q; i++) {
+    CHECK(isinf(lse[i]) == isinf(got.lse[i]));
+    if (!isinf(lse[i]))
+      CHECK_AT_MOST(fabs(got.lse[i] - lse[i]), limit);
+  }
+  output_free(&got);
+  free(q);
+  free(k);
+  free(v);
+  free(o);
+  free(lse);
+  sample_free(&sample);
+}
+
+static void causal(enum executor executor) {
+  causal_of(executor, 200, 200, 128);
+  causal_of(executor, 65, 333, 64);
+  causal_of(executor, 300, 130, 128); /* the first 170 queries see nothing */
+  causal_of(executor, 1, 129, 128);
+}
+
 static const struct {
   const char *name;
   void (*run)(enum executor executor);
-} cases[] = {{"shorter_calls", shorter_calls},   {"no_keys", no_keys}, {"behind", behind},
-             {"nothing_listed", nothing_listed}, {"slope", slope},     {"equal_h", equal_h}};
+} cases[] = {{"shorter_calls", shorter_calls},
+             {"no_keys", no_keys},
+             {"behind", behind},
+             {"nothing_listed", nothing_listed},
+             {"slope", slope},
+             {"equal_h", equal_h},
+             {"causal", causal}};
 
 int main(int argc, char **argv) {
   for (size_t i = 0; argc == 2 && i < sizeof cases / sizeof *cases; i++)
