@@ -10,7 +10,8 @@
 
 enum pisa_kernel_id pisa_attend_kernel(const struct pisa_method *method,
                                        const struct pisa_shape *shape) {
-  bool plain = shape->uniform && shape->n_k % method->key == 0 && shape->kept >= 2;
+  bool plain = method->mask == PISA_MASK_NONE && shape->uniform && shape->n_k % method->key == 0 &&
+               shape->kept >= 2;
   if (shape->dense && !method->dense)
     return plain ? PISA_KERNEL_DENSE : PISA_KERNEL_DENSE_EDGE;
   return plain ? PISA_KERNEL_ATTEND : PISA_KERNEL_ATTEND_EDGE;

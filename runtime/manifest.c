@@ -165,6 +165,7 @@ static bool wants_piecewise_kernel(const struct pisa_method *method, enum pisa_k
   case PISA_KERNEL_DENSE_EDGE:
     return method->dense_below > 0;
   case PISA_KERNEL_ATTEND:
+    return method->mask == PISA_MASK_NONE;
   case PISA_KERNEL_ATTEND_EDGE:
     return true;
   default:

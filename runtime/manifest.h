@@ -13,7 +13,7 @@ enum pisa_kernel_id {
   PISA_KERNEL_STATISTICS,
   PISA_KERNEL_RESIDUAL, /* log residual alone: between statistics and route */
   PISA_KERNEL_ROUTE,
-  PISA_KERNEL_ATTEND,      /* whole blocks, the same number in every list, two at least */
+  PISA_KERNEL_ATTEND,      /* no mask, whole blocks, the same number in every list, two at least */
   PISA_KERNEL_ATTEND_EDGE, /* any other call */
   PISA_KERNEL_DENSE,       /* `below N tokens use dense`: attend of a dense pack, */
   PISA_KERNEL_DENSE_EDGE,  /* and its edge */

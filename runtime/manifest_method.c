@@ -236,6 +236,8 @@ static bool check_method(struct pisa_lines *lines, const struct pisa_draft *draf
   const struct pisa_method *m = &draft->method;
   if (draft->routed == m->dense)
     return pisa_lines_fail(lines, "'route none' and 'attend all=exact' belong together");
+  if (!m->dense && m->mask == PISA_MASK_CAUSAL)
+    return pisa_lines_fail(lines, "'route top_k' has no mask=causal");
   if (m->dense && (m->n_always || m->has_window))
     return pisa_lines_fail(lines, "'always' without a route");
   if (m->dense && m->dense_below)

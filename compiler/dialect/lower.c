@@ -29,7 +29,8 @@ static void emit_piecewise(struct ir *k, MlirOperation op, const struct plan *pl
   if (is_named(op, "pisa.route"))
     kernel_route(k, &plan->route);
   if (is_named(op, "pisa.attend") || is_named(op, "pisa.attend_all")) {
-    kernel_attend(k, &plan->attend);
+    if (!plan->attend_edge.causal)
+      kernel_attend(k, &plan->attend);
     kernel_attend(k, &plan->attend_edge);
   }
   if (is_named(op, "pisa.attend_below")) {

@@ -39,7 +39,8 @@ void code_kernels(const struct plan *plan, const struct plan_kernel *out[MAX_KER
       out[n++] = &plan->residual.kernel;
     out[n++] = &plan->route.kernel;
   }
-  out[n++] = &plan->attend.kernel;
+  if (!plan->attend_edge.causal)
+    out[n++] = &plan->attend.kernel;
   out[n++] = &plan->attend_edge.kernel;
   if (plan->below) {
     out[n++] = &plan->dense.kernel;

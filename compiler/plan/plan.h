@@ -177,7 +177,7 @@ struct plan {              /* one variant of one spec */
   bool wants_residual;
   struct plan_residual residual;
   struct plan_route route;
-  struct plan_attend attend, attend_edge, dense, dense_edge;
+  struct plan_attend attend, attend_edge, dense, dense_edge; /* causal: no |attend| */
   bool selects; /* block selection: |pyramid| in place of all above */
   struct plan_pyramid pyramid;
   struct rejection *rejections;

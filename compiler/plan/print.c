@@ -116,7 +116,10 @@ static void attend(const struct plan_attend *p, struct text *out) {
   text_printf(out, "  stages          q %d, k %d, v %d\n", p->q_stages, p->k_stages, p->v_stages);
   text_printf(out, "  layout          q %d, k %d, v %d, barriers %d, masks %d\n", p->q_offset,
               p->k_offset, p->v_offset, p->barrier_offset, p->mask_offset);
-  text_printf(out, "  exact           %s\n", p->dense ? "every block" : "the blocks of the list");
+  text_printf(out, "  exact           %s\n",
+              p->causal  ? "every block that a row sees"
+              : p->dense ? "every block"
+                         : "the blocks of the list");
   text_printf(out, "  rest            %s\n", rest(p));
   if (p->means || p->linear)
     text_printf(out, "  mass            %s\n", mass(p));
@@ -228,7 +231,8 @@ void plan_print_kernels(const struct plan *plan, struct text *out) {
       residual(&plan->residual, out);
     route(&plan->route, out);
   }
-  attend(&plan->attend, out);
+  if (!plan->attend_edge.causal)
+    attend(&plan->attend, out);
   attend(&plan->attend_edge, out);
   if (plan->below) {
     attend(&plan->dense, out);
