@@ -74,24 +74,20 @@ void mma_row_vars_set(struct ir *k, const struct mma_row_vars *vars, const struc
   }
 }
 
-/* c += a b of one k step; words |w| and |w| + 1 of the rows are its low and high half of k. */
-static void step(struct ir *k, val c[4], const struct mma_rows *a, const struct mma_row *b, int w) {
-  const val operands[] = {a->r[0].word[w],
-                          a->r[1].word[w],
-                          a->r[0].word[w + 1],
-                          a->r[1].word[w + 1],
-                          b->word[w],
-                          b->word[w + 1],
-                          c[0],
-                          c[1],
-                          c[2],
-                          c[3]};
+void mma_product(struct ir *k, val c[4], const val a[4], const val b[2]) {
+  const val operands[] = {a[0], a[1], a[2], a[3], b[0], b[1], c[0], c[1], c[2], c[3]};
   char text[160];
   snprintf(text, sizeof text,
            "mma.sync.aligned.m16n8k16.row.col.f32.%s.%s.f32 "
            "{$0, $1, $2, $3}, {$4, $5, $6, $7}, {$8, $9}, {$10, $11, $12, $13};",
            k->half_name, k->half_name);
   ir_asm(k, text, "=f,=f,=f,=f,r,r,r,r,r,r,f,f,f,f", k->f32, 4, c, 10, operands);
+}
+
+/* c += a b of one k step; words |w| and |w| + 1 of the rows are its low and high half of k. */
+static void step(struct ir *k, val c[4], const struct mma_rows *a, const struct mma_row *b, int w) {
+  const val rows[] = {a->r[0].word[w], a->r[1].word[w], a->r[0].word[w + 1], a->r[1].word[w + 1]};
+  mma_product(k, c, rows, &b->word[w]);
 }
 
 /* Two chains of dependent products, so that one hides the latency of the other. */

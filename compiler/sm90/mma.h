@@ -54,4 +54,7 @@ struct mma_scores {
 };
 struct mma_scores mma_multiply(struct ir *k, const struct mma_rows *a, const struct mma_row *b);
 
+/* One m16n8k16: c += a b, a as A register z of frag.h, c[2 r + q]. */
+void mma_product(struct ir *k, val c[4], const val a[4], const val b[2]);
+
 #endif
