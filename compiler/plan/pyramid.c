@@ -66,6 +66,29 @@ static struct plan_pyramid facts(const struct spec *spec) {
   return p;
 }
 
+/* A scan of all leaves: every warp keeps the best ones of its own queries. */
+static struct plan_kernel plan_flat(const struct plan_pyramid *p) {
+  int folded = p->score == SCORE_MEAN && p->reduce == REDUCE_SUM;
+  int queries = pisa_flat_queries(p->group, folded) / PISA_FLAT_WARPS;
+  return (struct plan_kernel){
+      .entry = "pisa_flat",
+      .threads = 32 * PISA_FLAT_WARPS,
+      .smem_bytes = PISA_FLAT_WARPS * pisa_flat_unit_bytes(queries, p->keep),
+  };
+}
+
+/* Eight warps that merge in shared memory: each 8 or 16 rows of o, its maximum and its sum, with
+   padding to 16 bytes. */
+static struct plan_kernel plan_decode_attend(const struct plan_pyramid *p) {
+  enum { WARPS = 8, PADDED_ENDS = 4 };
+  const int rows = p->group <= 8 ? 8 : 16;
+  return (struct plan_kernel){
+      .entry = "pisa_decode_attend",
+      .threads = 32 * WARPS,
+      .smem_bytes = WARPS * rows * 4 * (p->head_dim + PADDED_ENDS),
+  };
+}
+
 struct plan_pyramid plan_pyramid_choose(const struct spec *spec, const struct target *target) {
   struct plan_pyramid p = facts(spec);
   (void)target;
@@ -76,11 +99,11 @@ struct plan_pyramid plan_pyramid_choose(const struct spec *spec, const struct ta
   p.scatter = (struct plan_kernel){.entry = "pisa_scatter", .threads = 256};
   p.leaf_score = (struct plan_kernel){.entry = "pisa_leaf_score", .threads = 512};
   p.pick = (struct plan_kernel){.entry = "pisa_pick", .threads = 256};
-  p.flat_scan = (struct plan_kernel){.entry = "pisa_flat", .threads = 128};
+  p.flat_scan = plan_flat(&p);
   p.attend_blocks = (struct plan_kernel){.entry = "pisa_attend_blocks", .threads = 256};
   p.append = (struct plan_kernel){.entry = "pisa_append", .threads = 128};
   p.decode_select = (struct plan_kernel){.entry = "pisa_decode", .threads = 512};
-  p.decode_attend = (struct plan_kernel){.entry = "pisa_decode_attend", .threads = 256};
+  p.decode_attend = plan_decode_attend(&p);
   p.decode_merge = (struct plan_kernel){.entry = "pisa_decode_merge", .threads = 256};
   return p;
 }
