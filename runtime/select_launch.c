@@ -18,6 +18,12 @@ static int64_t rows(const struct pisa_job *job) {
   return job->shape.kv_heads * job->shape.queries;
 }
 
+/* Queries that a CTA of attend_blocks takes. */
+static int64_t attended(const struct pisa_job *job) {
+  int warps = job->module->kernels[PISA_KERNEL_ATTEND_BLOCKS].threads / 32;
+  return warps / pisa_attend_blocks_warps(pisa_method_group(job->method));
+}
+
 /* CTAs that take |count| queries of a key head each. */
 static int64_t groups(const struct pisa_job *job, int64_t count) {
   return job->shape.kv_heads * pisa_ceil_div(job->shape.queries, count);
@@ -40,8 +46,8 @@ ENQUEUE(SCATTER, scatter, groups(job, PISA_SCATTER_ROWS))
 ENQUEUE(LEAF_SCORE, leaf_score,
         persistent(job, id, (int64_t)job->layout.segments * job->layout.item_room))
 ENQUEUE(PICK, pick, groups(job, PISA_PICK_ROWS))
-ENQUEUE(FLAT, flat, groups(job, PISA_FLAT_ROWS))
-ENQUEUE(ATTEND_BLOCKS, attend_blocks, groups(job, PISA_ATTEND_BLOCKS_ROWS))
+ENQUEUE(FLAT, flat, persistent(job, id, rows(job)))
+ENQUEUE(ATTEND_BLOCKS, attend_blocks, groups(job, attended(job)))
 ENQUEUE(APPEND, append, job->shape.kv_heads * job->shape.batch)
 ENQUEUE(DECODE, decode, rows(job))
 ENQUEUE(DECODE_ATTEND, decode_attend, rows(job) * job->layout.splits)

@@ -44,7 +44,8 @@ static bool add_prefill(const struct pisa_method *m, const struct pisa_shape *s,
   const bool clustered = pisa_is_clustered(m) && !s->is_flat, mass = pisa_reduces_mass(m);
   const int64_t d = m->head_dim, hk = s->kv_heads, rows = hk * s->queries;
   const int64_t listed = clustered ? rows : 0, segments = clustered ? ws->segments : 0;
-  const int64_t slots = m->keep * m->group, group = pisa_method_group(m);
+  const int64_t slots = pisa_score_slots((int)m->keep, m->group, mass);
+  const int64_t group = pisa_method_group(m);
   return pisa_workspace_add(ws, PISA_WORKSPACE_MEANS, s->has_pyramid ? 0 : hk * ws->node_rows, d,
                             2) &&
          pisa_workspace_add(ws, PISA_WORKSPACE_SPAN_SUMS, hk * ws->spans, d, 4) &&

@@ -13,10 +13,10 @@ enum {
   MAX_SPLITS = 4       /* of a list: it has few leaves, and parts must be merged */
 };
 
-/* Query numbers of a segment: doubled while a key head had too many segments. */
-static int64_t chunk_of(int64_t queries) {
-  int64_t chunk = CHUNK;
-  while (chunk < MAX_CHUNK && pisa_ceil_div(queries, chunk) > MAX_SEGMENTS)
+/* Query numbers of a segment: doubled while there were too many segments. */
+static int64_t chunk_of(const struct pisa_shape *s) {
+  int64_t chunk = CHUNK, most = pisa_min(MAX_SEGMENTS, PISA_MAX_SEGMENTS / s->kv_heads);
+  while (chunk < MAX_CHUNK && pisa_ceil_div(s->queries, chunk) > most)
     chunk *= 2;
   return chunk;
 }
@@ -35,7 +35,7 @@ struct pisa_select_numbers pisa_select_numbers(const struct pisa_method *method,
       .spans = s->keys / (leaf * pisa_span_leaves(method->group)) + s->batch,
       .leaves = s->keys / leaf + s->batch,
       .parents = s->keys / (leaf * method->group) + s->batch,
-      .chunk = chunk_of(s->queries),
+      .chunk = chunk_of(s),
       .splits = splits_of(method, rows, sm_count),
   };
   n.segments = pisa_ceil_div(s->queries, n.chunk) * s->kv_heads;
@@ -69,15 +69,21 @@ pisa_status pisa_select_limits(const struct pisa_method *method, const struct pi
   if (status)
     return status;
   const struct pisa_select_numbers n = pisa_select_numbers(method, s, limits->sm_count);
+  const bool clustered = pisa_is_clustered(method) && !s->is_decode && !s->is_flat;
   const struct count counts[] = {
       {"kv_heads * spans", s->kv_heads, n.spans},
       {"kv_heads * leaves", s->kv_heads, n.leaves},
       {"kv_heads * rows of means", s->kv_heads, n.node_rows},
       {"batch * page_columns", s->batch, method->page ? s->n_k / method->page : 0},
-      {"segments * parents", n.segments, pisa_is_clustered(method) ? n.parents : 0},
-      {"segments * items", n.segments, pisa_is_clustered(method) ? n.item_room : 0},
+      {"segments * parents", n.segments, clustered ? n.parents : 0},
+      {"segments * items", n.segments, clustered ? n.item_room : 0},
       {"kv_heads * queries * splits", s->kv_heads * s->queries, s->is_decode ? n.splits : 1}};
   for (size_t i = 0; i < sizeof counts / sizeof *counts && !status; i++)
     status = check_count(&counts[i], error);
+  if (!status && clustered && n.segments > PISA_MAX_SEGMENTS)
+    return pisa_fail(error, PISA_UNSUPPORTED,
+                     "kv_heads * queries is %" PRId64 " * %" PRId64 ", in chunks of at most %d "
+                     "queries they must be at most %d segments",
+                     s->kv_heads, s->queries, MAX_CHUNK, PISA_MAX_SEGMENTS);
   return status;
 }
