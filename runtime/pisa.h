@@ -146,62 +146,70 @@ typedef struct pisa_attention {
   const int32_t *lists;
   int64_t n_listed; /* 1 to NT where |lists| is set; else 0 */
 
-  /* Block selection (method pyramid; arXiv 2609.31093) and decoding. The G query heads of a key
-     head share a list of leaves for every query, so |blocks| is [B, Hk, Nq, kept], kept the spec's
-     keep (or its always-set where that is larger). With o.data NULL the call only selects: v and o
-     are not looked at and |blocks| must be set. Query row i stands at token t = n_b - Nq + i of a
-     sequence with n_b keys, and with mask causal reads tokens 0 .. t. */
+  /* Block selection (method pyramid; arXiv 2609.31093) and decoding. Everything from here on must
+     be zero for other packs. For packs of this method density must be 0, keep 0 or the spec's,
+     lists NULL. The G query heads of a key head share a list of leaves for every query, so |blocks|
+     is [B, Hk, Nq, kept], ascending, then -1; kept is the spec's keep. With o.data NULL the call
+     only selects: v and o are not looked at, lse must be NULL and |blocks| must be set. Query row i
+     stands at token t = n_b - Nq + i of a sequence with n_b keys, and with mask causal reads tokens
+     0 .. t; where t < 0 it reads nothing: blocks -1, o = 0, lse = -infinity. */
   float *worth; /* NULL, or like |blocks|: score of each leaf over all heads, natural log for the
                    sums, +infinity where it was kept unranked, -infinity behind the last */
-  /* NULL, or both [B + 1] on the device, ascending from 0: sequences of any length, also 0, packed
-     one behind the other. n_q and n_k are then the rows of all together; q and o are [1, H, Nq, D],
-     k and v [1, Hk, Nk, D], lse [H, Nq], blocks and worth [Hk, Nq, kept]. k_lengths must be NULL.
-   */
+  /* NULL, or both [B + 1] on the device, ascending from 0 to the number of rows (which only
+     pisa_cpu_run can check): sequences of any length, also 0, packed one behind the other. n_q and
+     n_k are then the rows of all together; q and o are [1, H, Nq, D], k and v [1, Hk, Nk, D], lse
+     [H, Nq], blocks and worth [Hk, Nq, kept]. k_lengths and pages must be NULL. */
   const int32_t *q_starts, *k_starts;
   /* Packs with pages: [B, page_columns] on the device: key j of a sequence is row j mod page of
-     batch entry pages[b, j / page] of k and v, whose first extent is any number of pages. n_k is
-     the room of a sequence, page_columns times the pack's page. NULL for other packs. */
+     batch entry pages[b, j / page] of k and v, whose first extent is any number of pages. Entries
+     behind the last key are not read. n_k is the room of a sequence, page_columns times the pack's
+     page. NULL and 0 for other packs. */
   const int32_t *pages;
   int64_t page_columns;
   /* NULL: means live in the workspace. Else pisa_pyramid_size bytes, 256-byte aligned, that outlive
      the call: prefill writes the pyramid of k there, decode reads it and appends to it. Its layout
-     depends on B, Hk, n_k (the room) and the pack alone. */
+     depends on B, Hk, n_k (the room), k_starts and the pack alone. Needed for decode on a GPU;
+     pisa_cpu_run makes the means anew from k, and writes them here too. */
   void *pyramid;
-  int phase;     /* PISA_PREFILL, or PISA_DECODE for a few queries at the end of cached sequences */
+  int phase;     /* PISA_PREFILL, or PISA_DECODE for a few queries at the end of cached sequences;
+                    one that the pack was built for */
   int64_t n_new; /* decode: the last n_new keys of each sequence, 0 to |leaf|, are not in |pyramid|
-                    yet */
-  int append_completed; /* decode: store a node with its last token only. Same selections while the
-                           current leaf is always read, fewer bytes. One pyramid: one way */
+                    yet. 0 with k_starts: such sequences cannot grow */
+  int append_completed; /* decode, mask causal: store a node with its last token only. Same
+                           selections while the current leaf is always read, fewer bytes. One
+                           pyramid: one way */
 } pisa_attention;
 
 enum { PISA_PREFILL = 0, PISA_DECODE = 1 };
 
 /* Bytes of |call->pyramid| for calls with this batch, kv_heads and n_k, with k_starts or without.
- */
+   The means T [Hk, P, D], padded to 256 bytes, and sums that append goes on from (docs/ABI.md). */
 pisa_status pisa_pyramid_size(const pisa_pack *pack, int variant, const pisa_attention *call,
                               size_t *out_bytes, pisa_error *error);
 
 /* "kept", the most key blocks that a query block of this call may read exactly, the last extent of
    |blocks|: k, or the size of the largest always-set where that is more; a bound on them with
    |k_lengths| (which is only tested for NULL); n_listed with |lists|; NT with a threshold and for
-   dense calls. Other pointers and strides are not looked at. */
+   dense calls; the spec's keep for packs that select blocks. Other pointers and strides are not
+   looked at. */
 pisa_status pisa_kept_blocks(const pisa_pack *pack, int variant, const pisa_attention *call,
                              int64_t *out, pisa_error *error);
 
 /* Bytes of device memory a call of this shape needs (256-byte aligned; contents need no
    initialisation, and nothing survives between calls). Depends on the shape, the budget and the
-   device; never on data. 0 for dense calls. k_lengths and lists are tested for NULL; other pointers
-   and strides of |call| are not looked at. */
+   device; never on data. 0 for dense calls. k_lengths and lists, and of packs that select blocks
+   o.data, blocks, pyramid, pages and starts, are tested for NULL; other pointers and strides of
+   |call| are not looked at. */
 pisa_status pisa_workspace_size(const pisa_module *module, const pisa_attention *call,
                                 size_t *out_bytes, pisa_error *error);
 
 /* Enqueues the whole method on |stream| (a CUstream / cudaStream_t; NULL is the legacy default
-   stream): statistics, routing and attention. No allocation, no synchronisation, no host reads:
-   capturable in a CUDA graph. Every shape, stride, alignment and size is checked before anything is
-   enqueued; the address ranges of o, lse, blocks and workspace must not overlap each other or the
-   inputs, k_lengths and lists among them. Needs the context that |module| was loaded into to be
-   current. Calls that may run at the same time need workspaces of their own. Same input, same bits
-   out. */
+   stream): statistics, routing and attention, or pyramid, selection and attention. No allocation,
+   no synchronisation, no host reads: capturable in a CUDA graph. Every shape, stride, alignment and
+   size is checked before anything is enqueued; the address ranges of o, lse, blocks, worth, pyramid
+   and workspace must not overlap each other or the inputs, k_lengths, lists, starts and pages among
+   them. Needs the context that |module| was loaded into to be current. Calls that may run at the
+   same time need workspaces of their own. Same input, same bits out. */
 pisa_status pisa_launch(const pisa_module *module, const pisa_attention *call, void *workspace,
                         size_t workspace_bytes, void *stream, pisa_error *error);
 
