@@ -8,7 +8,7 @@
 #include "runtime/tool/args.h"
 #include "runtime/tool/random.h"
 #include "runtime/tool/tool.h"
-#include "runtime/tool/verify.h"
+#include "runtime/tool/verify_select.h"
 
 enum { LONGEST = 1 << 24 }; /* tokens; inputs are made on the host */
 
@@ -77,7 +77,9 @@ static bool check_case(const struct gpu_options *o, const char *command) {
   for (int i = 0; i < verify_n_cases; i++)
     if (!o->only || strcmp(o->only, verify_cases[i].name) == 0)
       return true;
-  tool_say(command, 0, "no case '%s'; verify_case.c lists them", o->only);
+  if (select_has_case(o->only))
+    return true;
+  tool_say(command, 0, "no case '%s'; verify_case.c and verify_select_case.c list them", o->only);
   return false;
 }
 

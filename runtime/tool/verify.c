@@ -8,36 +8,17 @@
 #include <unistd.h>
 
 #include "runtime/launch.h"
-#include "runtime/pack.h"
-#include "runtime/tool/gpu_options.h"
 #include "runtime/tool/tool.h"
-#include "runtime/tool/verify.h"
+#include "runtime/tool/verify_select.h"
 
-enum { MAX_CODES = 2, MAX_CASES = 96, WATCHDOG_SECONDS = 30 };
-
-struct session {
-  struct gpu_options options;
-  pisa_pack *pack;
-  struct pisa_device device;
-  CUstream stream;
-  struct verify_report report;
-  struct verify_case cases[MAX_CASES];
-  int n_cases;
-  bool stop;     /* the device no longer answers */
-  int exit_code; /* the worst so far */
-};
-
-struct code { /* one way to the machine code of a variant */
-  pisa_module *module;
-  struct verify_code facts;
-};
+enum { MAX_CODES = VERIFY_MAX_CODES, WATCHDOG_SECONDS = 30 };
 
 struct attempt { /* one code at one case */
   struct verify_outputs outputs;
   struct verify_result result;
 };
 
-static void note_exit(struct session *s, int code) {
+static void note_exit(struct verify_session *s, int code) {
   if (code > s->exit_code)
     s->exit_code = code;
 }
@@ -80,9 +61,10 @@ static bool makes_sense(const struct verify_case *test, const struct pisa_method
          !square_overflows && !(test->halves && method->type != PISA_FP16);
 }
 
-static void add_case(struct session *s, struct verify_case test, const struct pisa_method *method) {
+static void add_case(struct verify_session *s, struct verify_case test,
+                     const struct pisa_method *method) {
   apply_options(&test, &s->options, method);
-  if (s->n_cases < MAX_CASES && makes_sense(&test, method))
+  if (s->n_cases < VERIFY_MAX_CASES && makes_sense(&test, method))
     s->cases[s->n_cases++] = test;
 }
 
@@ -92,7 +74,7 @@ static bool wanted(const struct gpu_options *o, const struct verify_case *test, 
   return (!o->quick || test->quick) && (!test->longest || (o->longest && variant == 0));
 }
 
-static void choose_cases(struct session *s, const struct pisa_method *method, int variant) {
+static void choose_cases(struct verify_session *s, const struct pisa_method *method, int variant) {
   const struct gpu_options *o = &s->options;
   s->n_cases = 0;
   for (int i = 0; i < o->n_tokens; i++)
@@ -117,18 +99,26 @@ static void on_alarm(int number) {
   _exit(TOOL_NOT_VERIFIED);
 }
 
-static pisa_status run(const struct session *s, struct verify_call *call, enum verify_mode mode,
-                       struct attempt *attempt, struct verify_outputs *outputs, pisa_error *error) {
-  alarm(s->options.quick
-            ? 0
-            : WATCHDOG_SECONDS); /* under compute-sanitizer nobody knows how long it takes */
-  pisa_status status = verify_call_run(call, mode, outputs, &attempt->result, error);
+void verify_watch(const struct verify_session *s) {
+  if (!s->options.quick) /* under compute-sanitizer nobody knows how long it takes */
+    alarm(WATCHDOG_SECONDS);
+}
+
+void verify_unwatch(void) {
   alarm(0);
+}
+
+static pisa_status run(const struct verify_session *s, struct verify_call *call,
+                       enum verify_mode mode, struct attempt *attempt,
+                       struct verify_outputs *outputs, pisa_error *error) {
+  verify_watch(s);
+  pisa_status status = verify_call_run(call, mode, outputs, &attempt->result, error);
+  verify_unwatch();
   return status;
 }
 
 /* Once more in every mode: the bits must not change. */
-static pisa_status run_again(const struct session *s, struct verify_call *call,
+static pisa_status run_again(const struct verify_session *s, struct verify_call *call,
                              struct attempt *attempt, pisa_error *error) {
   static const struct {
     enum verify_mode mode;
@@ -150,7 +140,7 @@ static pisa_status run_again(const struct session *s, struct verify_call *call,
   return status;
 }
 
-static pisa_status run_permuted(const struct session *s, struct verify_call *call,
+static pisa_status run_permuted(const struct verify_session *s, struct verify_call *call,
                                 const struct verify_case *test, struct attempt *attempt,
                                 pisa_error *error) {
   struct verify_outputs outputs = {0};
@@ -166,7 +156,7 @@ static pisa_status run_permuted(const struct session *s, struct verify_call *cal
 }
 
 /* |other|: a finished attempt of the same case, or NULL. */
-static pisa_status run_code(const struct session *s, struct verify_call *call,
+static pisa_status run_code(const struct verify_session *s, struct verify_call *call,
                             const struct verify_case *test, const struct attempt *other,
                             struct attempt *attempt, pisa_error *error) {
   struct verify_result *result = &attempt->result;
@@ -184,15 +174,13 @@ static pisa_status run_code(const struct session *s, struct verify_call *call,
   return !status && test->permute ? run_permuted(s, call, test, attempt, error) : status;
 }
 
-static double seconds(void) {
+double verify_seconds(void) {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
   return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* What the driver refused counts as a failure of the code; the rest of the world is no fault of it.
- */
-static void note_status(struct session *s, pisa_status status, const pisa_error *error,
+void verify_note_status(struct verify_session *s, pisa_status status, const pisa_error *error,
                         struct verify_result *result) {
   if (!status)
     return;
@@ -227,8 +215,8 @@ static struct pisa_module module_for(const struct verify_case *test, const pisa_
   return copy;
 }
 
-static void run_case(struct session *s, const struct verify_case *test, struct code *codes,
-                     int n_codes) {
+static void run_case(struct verify_session *s, const struct verify_case *test,
+                     struct verify_loaded *codes, int n_codes) {
   struct verify_call call = {
       .device = &s->device, .stream = s->stream, .poison = !s->options.no_poison};
   struct attempt attempts[MAX_CODES];
@@ -239,7 +227,7 @@ static void run_case(struct session *s, const struct verify_case *test, struct c
   call.module = &modules[0];
   pisa_status opened = verify_call_open(&call, test, &modules[0].method, s->report.seed, &error);
   for (int i = 0; i < n_codes; i++) {
-    double begin = seconds();
+    double begin = verify_seconds();
     pisa_status status = opened;
     attempts[i].outputs = (struct verify_outputs){.o = NULL};
     verify_result_init(&attempts[i].result);
@@ -249,8 +237,8 @@ static void run_case(struct session *s, const struct verify_case *test, struct c
       status = run_code(s, &call, test, i ? &attempts[0] : NULL, &attempts[i], &error);
     else if (s->stop)
       verify_fail(&attempts[i].result, "not run: the device no longer answers");
-    note_status(s, status, &error, &attempts[i].result);
-    attempts[i].result.seconds = seconds() - begin;
+    verify_note_status(s, status, &error, &attempts[i].result);
+    attempts[i].result.seconds = verify_seconds() - begin;
     verify_report_case(&s->report, test, &call, &attempts[i].result, &codes[i].facts);
   }
   for (int i = 0; i < n_codes; i++) {
@@ -264,16 +252,16 @@ static void run_case(struct session *s, const struct verify_case *test, struct c
 
 /* Loads the code |kind| names; a cubin the driver does not take is a failure, not a reason to try
  * the PTX. */
-static pisa_status load(const struct session *s, int variant, bool ptx, struct code *code,
-                        pisa_error *error) {
+static pisa_status load(const struct verify_session *s, int variant, bool ptx,
+                        struct verify_loaded *code, pisa_error *error) {
   const struct pisa_variant *v = &s->pack->manifest.variants[variant];
-  *code = (struct code){.facts = {.spec = s->pack->manifest.name,
-                                  .choices = v->choices,
-                                  .kind = ptx ? "ptx" : "cubin",
-                                  .sha256 = ptx ? v->ptx.sha256 : v->cubin.sha256,
-                                  .has_cubin = v->cubin.present,
-                                  .device = &s->device,
-                                  .complete = !changed(&s->options)}};
+  *code = (struct verify_loaded){.facts = {.spec = s->pack->manifest.name,
+                                           .choices = v->choices,
+                                           .kind = ptx ? "ptx" : "cubin",
+                                           .sha256 = ptx ? v->ptx.sha256 : v->cubin.sha256,
+                                           .has_cubin = v->cubin.present,
+                                           .device = &s->device,
+                                           .complete = !changed(&s->options)}};
   pisa_status status =
       pisa_module_load(s->pack, variant, ptx ? PISA_LOAD_PTX_ONLY : 0, &code->module, error);
   if (status || code->module->from_cubin != ptx)
@@ -283,7 +271,7 @@ static pisa_status load(const struct session *s, int variant, bool ptx, struct c
 }
 
 /* The codes of |variant| that the options ask for. */
-static int load_codes(struct session *s, int variant, struct code *codes) {
+static int load_codes(struct verify_session *s, int variant, struct verify_loaded *codes) {
   bool has_cubin = s->pack->manifest.variants[variant].cubin.present;
   bool wanted[MAX_CODES] = {has_cubin && !s->options.ptx,
                             !has_cubin || s->options.ptx || s->options.both};
@@ -305,9 +293,10 @@ static int load_codes(struct session *s, int variant, struct code *codes) {
 
 /* Every kernel of a code must have run, but for attend behind a threshold: lists that are as long
    as it happens to let them are the edge's. */
-static void check_reached(const struct session *s, int variant, struct verify_code *code) {
+static void check_reached(const struct verify_session *s, int variant, struct verify_code *code) {
   const struct pisa_variant *v = &s->pack->manifest.variants[variant];
-  bool uneven = !v->method.dense && v->method.budget == PISA_BUDGET_THRESHOLD;
+  bool uneven = v->method.family == PISA_PIECEWISE && !v->method.dense &&
+                v->method.budget == PISA_BUDGET_THRESHOLD;
   for (int id = 0; code->complete && id < PISA_N_KERNELS; id++)
     if (v->kernels[id].present && !(code->reached >> id & 1) &&
         !(uneven && id == PISA_KERNEL_ATTEND)) {
@@ -316,17 +305,25 @@ static void check_reached(const struct session *s, int variant, struct verify_co
     }
 }
 
-static void run_variant(struct session *s, int variant) {
-  struct code codes[MAX_CODES];
+/* How many cases there are. */
+static int run_cases(struct verify_session *s, const struct pisa_method *method, int variant,
+                     struct verify_loaded *codes, int n_codes) {
+  if (method->family == PISA_PYRAMID)
+    return select_verify(s, method, codes, n_codes);
+  choose_cases(s, method, variant);
+  verify_report_begin(&s->report);
+  for (int i = 0; i < s->n_cases && !s->stop; i++)
+    run_case(s, &s->cases[i], codes, n_codes);
+  return s->n_cases;
+}
+
+static void run_variant(struct verify_session *s, int variant) {
+  struct verify_loaded codes[MAX_CODES];
   int n = load_codes(s, variant, codes);
   const struct pisa_method *method = &s->pack->manifest.variants[variant].method;
-  choose_cases(s, method, variant);
-  if (n)
-    verify_report_begin(&s->report);
-  for (int i = 0; n && i < s->n_cases && !s->stop; i++)
-    run_case(s, &s->cases[i], codes, n);
+  int cases = n ? run_cases(s, method, variant, codes, n) : 0;
   for (int c = 0; c < n; c++) {
-    codes[c].facts.complete = codes[c].facts.complete && codes[c].facts.cases == s->n_cases;
+    codes[c].facts.complete = codes[c].facts.complete && codes[c].facts.cases == cases;
     check_reached(s, variant, &codes[c].facts);
     verify_report_end(&s->report, &codes[c].facts);
     if (codes[c].facts.failed || !codes[c].facts.cases)
@@ -342,7 +339,7 @@ static bool seen_before(const struct pisa_manifest *manifest, int variant) {
   return false;
 }
 
-static int verify_variants(struct session *s) {
+static int verify_variants(struct verify_session *s) {
   const struct gpu_options *o = &s->options;
   pisa_error error = {0};
   int chosen = 0;
@@ -361,7 +358,7 @@ static int verify_variants(struct session *s) {
   return s->exit_code;
 }
 
-static int verify_on_device(struct session *s) {
+static int verify_on_device(struct verify_session *s) {
   pisa_error error = {0};
   if (pisa_device_open(0, &s->device, &error))
     return tool_report("verify", &error);
@@ -377,7 +374,7 @@ static int verify_on_device(struct session *s) {
 }
 
 int tool_verify(int argc, char **argv) {
-  struct session s = {0};
+  struct verify_session s = {0};
   pisa_error error = {0};
   int code;
   if (!gpu_options_read(&s.options, OPTIONS_VERIFY, argc, argv, &code))

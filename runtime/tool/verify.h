@@ -307,5 +307,10 @@ void verify_report_case(const struct verify_report *report, const struct verify_
                         const struct verify_call *call, const struct verify_result *result,
                         struct verify_code *code);
 void verify_report_end(const struct verify_report *report, const struct verify_code *code);
+/* Parts of a JSON line: `"name": value, ` with null for what is not finite; a string; what a code
+   is. */
+void verify_json_number(FILE *out, const char *name, double value);
+void verify_json_string(FILE *out, const char *text);
+void verify_json_code(FILE *out, const struct verify_code *code);
 
 #endif

@@ -12,14 +12,14 @@ static enum pisa_kernel_id kernel_of(const struct verify_call *call) {
 }
 
 /* JSON has no infinities and no NaN: null stands for them. */
-static void json_number(FILE *out, const char *name, double value) {
+void verify_json_number(FILE *out, const char *name, double value) {
   if (isfinite(value))
     fprintf(out, "\"%s\": %.4g, ", name, value);
   else
     fprintf(out, "\"%s\": null, ", name);
 }
 
-static void json_string(FILE *out, const char *text) {
+void verify_json_string(FILE *out, const char *text) {
   fputc('"', out);
   for (; *text; text++)
     if (*text == '"' || *text == '\\')
@@ -31,16 +31,16 @@ static void json_string(FILE *out, const char *text) {
   fputc('"', out);
 }
 
-static void json_code(FILE *out, const struct verify_code *code) {
+void verify_json_code(FILE *out, const struct verify_code *code) {
   const struct pisa_device *device = code->device;
   fprintf(out, "\"spec\": ");
-  json_string(out, code->spec);
+  verify_json_string(out, code->spec);
   fprintf(out, ", \"variant\": ");
-  json_string(out, code->choices);
+  verify_json_string(out, code->choices);
   fprintf(out,
           ", \"code\": \"%s\", \"sha256\": \"%s\", \"has_cubin\": %s, \"device\": ", code->kind,
           code->sha256, code->has_cubin ? "true" : "false");
-  json_string(out, device->name);
+  verify_json_string(out, device->name);
   fprintf(out, ", \"compute\": \"%d.%d\", \"cuda\": \"%d.%d\", ", device->major, device->minor,
           device->driver_version / 1000, device->driver_version % 1000 / 10);
 }
@@ -59,13 +59,13 @@ static void json_shape(FILE *out, const struct verify_case *test, const struct v
 }
 
 static void json_errors(FILE *out, const struct verify_result *r) {
-  json_number(out, "rel_l2", verify_o_rel(r));
-  json_number(out, "block_rel_l2", r->block_rel);
-  json_number(out, "lse_abs", r->lse_abs);
-  json_number(out, "mean_ulp", r->mean_ulp);
-  json_number(out, "norm_rel", r->norm_rel);
-  json_number(out, "h_sum_rel_l2", r->h_sum_rel);
-  json_number(out, "score_gap", r->score_gap);
+  verify_json_number(out, "rel_l2", verify_o_rel(r));
+  verify_json_number(out, "block_rel_l2", r->block_rel);
+  verify_json_number(out, "lse_abs", r->lse_abs);
+  verify_json_number(out, "mean_ulp", r->mean_ulp);
+  verify_json_number(out, "norm_rel", r->norm_rel);
+  verify_json_number(out, "h_sum_rel_l2", r->h_sum_rel);
+  verify_json_number(out, "score_gap", r->score_gap);
   fprintf(out,
           "\"swaps\": %" PRId64 ", \"query_blocks\": [%" PRId64 ", %" PRId64
           "], \"inherited\": %s, ",
@@ -77,14 +77,14 @@ static void json_case(const struct verify_report *report, const struct verify_ca
                       const struct verify_code *code) {
   FILE *out = report->json;
   fprintf(out, "{\"verify\": \"case\", \"case\": \"%s\", ", test->name);
-  json_code(out, code);
+  verify_json_code(out, code);
   json_shape(out, test, call);
   json_errors(out, r);
   fprintf(out, "\"seed\": %" PRIu64 ", \"seconds\": %.2f, \"passed\": %s, \"failures\": [",
           report->seed, r->seconds, r->n_failures ? "false" : "true");
   for (int i = 0; i < r->n_failures && i < VERIFY_MAX_FAILURES; i++) {
     fputs(i ? ", " : "", out);
-    json_string(out, r->failures[i]);
+    verify_json_string(out, r->failures[i]);
   }
   fprintf(out, "]}\n");
   fflush(out);
@@ -173,10 +173,10 @@ void verify_report_end(const struct verify_report *report, const struct verify_c
   if (!report->json)
     return;
   fprintf(report->json, "{\"verify\": \"code\", ");
-  json_code(report->json, code);
-  json_number(report->json, "max_rel_l2", code->o_rel);
-  json_number(report->json, "max_block_rel_l2", code->block_rel);
-  json_number(report->json, "max_lse_abs", code->lse_abs);
+  verify_json_code(report->json, code);
+  verify_json_number(report->json, "max_rel_l2", code->o_rel);
+  verify_json_number(report->json, "max_block_rel_l2", code->block_rel);
+  verify_json_number(report->json, "max_lse_abs", code->lse_abs);
   fprintf(report->json, "\"kernels\": [");
   list_kernels(report->json, code->reached, "\"");
   fprintf(report->json,
