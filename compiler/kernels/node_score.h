@@ -60,15 +60,17 @@ val node_lane_row(struct ir *k, const struct plan_pyramid *plan, const struct la
 struct node_logits {
   int tiles;
   val x[NODE_MAX_TILES][NODE_MAX_SLOTS][2];
+  bool masked[NODE_MAX_TILES];
+  val weight[NODE_MAX_TILES][2]; /* of masked ones */
 };
 /* |row|: pointers to this lane's row of each tile, 16-byte aligned. All are loaded before the first
    product. */
 void node_multiply(struct ir *k, const struct plan_pyramid *plan, const struct node_query *query,
                    const struct lanes *lanes, int tiles, const val *row, struct node_logits *out);
-/* Child columns (not with mean) of place >= |end| (i32) in the tiles' 8 |tiles| columns are left
-   out; tiles below |first_tile| have none. The column before |end| weighs 2^|last|, or null: 1. */
-void node_mask(struct ir *k, const struct plan_pyramid *plan, const struct lanes *lanes,
-               int first_tile, val end, val last, val cs, struct node_logits *x);
+/* Rows of the tiles from the |end|th (i32) on are left out, as if they were not there; none are in
+   tiles below |first_tile|. The one before it weighs |last| (f32) of a full one; null: 1. */
+void node_mask(struct ir *k, const struct plan_pyramid *plan, const struct lanes *lanes, val scale,
+               int first_tile, val end, val last, struct node_logits *x);
 
 /* ---- scores ---- */
 
@@ -76,26 +78,29 @@ struct node_scores { /* of each head: score[value][slot] in log2 units */
   int values;
   val score[NODE_MAX_VALUES][NODE_MAX_SLOTS];
 };
-/* |cs|: scale times log2 e; |scale|: k->arg's, for half variance. nan stays nan. */
+/* With mass what select.h adds, less what all candidates share. nan becomes -inf. */
 void node_scores_of(struct ir *k, const struct plan_pyramid *plan, val scale,
                     const struct node_logits *x, struct node_scores *out);
 /* The worth of this lane's candidate, heads reduced by sum, max or lse; log2 units. */
 val node_worth(struct ir *k, const struct plan_pyramid *plan, const struct lanes *lanes, val scale,
                const struct node_logits *x);
 
-/* Softmax of each head over the candidates of a level, which may come in parts. */
-struct node_softmax {
-  struct var most[NODE_MAX_SLOTS], sum[NODE_MAX_SLOTS]; /* of this lane's part of the columns */
-};
-struct node_softmax node_softmax_new(struct ir *k, const struct plan_pyramid *plan);
-void node_softmax_clear(struct ir *k, const struct plan_pyramid *plan, struct node_softmax *s);
-void node_softmax_add(struct ir *k, const struct plan_pyramid *plan, struct node_softmax *s,
-                      const struct node_scores *x);
-/* The worth of this lane's candidate: heads' parts of the softmax, reduced by their sum or maximum.
-   node_softmax_close once before, when all parts are added. */
-void node_softmax_close(struct ir *k, const struct plan_pyramid *plan, struct node_softmax *s);
-val node_share(struct ir *k, const struct plan_pyramid *plan, const struct lanes *lanes,
-               const struct node_softmax *s, const struct node_scores *x);
+/* The same where heads are reduced by their parts of the softmax (mass, max_mass), over the
+   candidates of one product of all. */
+val node_share(struct ir *k, const struct plan_pyramid *plan, const struct lanes *lanes, val scale,
+               const struct node_logits *x);
+/* Or over candidates of many products: their scores lie in shared memory, f32 [n, G | 1]. */
+static inline int node_scores_bytes(const struct plan_pyramid *plan) { /* of a candidate */
+  return 4 * (plan->group | 1);
+}
+/* |scores|: those of the first candidate of |x|. */
+void node_scores_store(struct ir *k, const struct plan_pyramid *plan, const struct lanes *lanes,
+                       const struct node_scores *x, val scores);
+/* Scores of |n| (i32) candidates become heads' parts; ends with a sync. */
+void node_softmax(struct ir *k, const struct plan_pyramid *plan, const struct lanes *lanes, val n,
+                  val scores);
+/* The worth of candidate |candidate|, which may be another one in each lane. */
+val node_share_of(struct ir *k, const struct plan_pyramid *plan, val scores, val candidate);
 
 /* Of |values| values a lane speaks for one candidate: this one of values * node_width; several
    lanes do, and those with node_lane_first are the first each, ascending. */
@@ -103,5 +108,7 @@ val node_lane_candidate(struct ir *k, const struct plan_pyramid *plan, const str
                         int values);
 val node_lane_first(struct ir *k, const struct plan_pyramid *plan, const struct lanes *lanes,
                     int values);
+/* A distance of two lanes that always have the same candidate; 0: there is none. */
+int node_lane_copy(const struct plan_pyramid *plan, int values);
 
 #endif

@@ -23,6 +23,10 @@ static val butterfly(struct ir *k, val v, int distance) {
             i32(k, distance), i32(k, 31));
 }
 
+val warp_across(struct ir *k, val v, int distance) {
+  return butterfly(k, v, distance);
+}
+
 val quad_max(struct ir *k, val v) {
   v = maximum(k, v, butterfly(k, v, 1));
   return maximum(k, v, butterfly(k, v, 2));

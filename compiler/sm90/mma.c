@@ -105,3 +105,21 @@ struct mma_scores mma_multiply(struct ir *k, const struct mma_rows *a, const str
   }
   return out;
 }
+
+void mma_multiply_each(struct ir *k, const struct mma_rows *a, int n, const struct mma_row *b,
+                       struct mma_scores *out) {
+  enum { MOST = 16 };
+  val c[MOST][4];
+  assert(n >= 1 && n <= MOST);
+  for (int i = 0; i < 4 * n; i++) {
+    c[i / 4][i % 4] = f32(k, 0);
+  }
+  for (int w = 0; w < words(b); w += 2) {
+    for (int i = 0; i < n; i++) {
+      step(k, c[i], a, &b[i], w);
+    }
+  }
+  for (int i = 0; i < 4 * n; i++) {
+    out[i / 4].s[i % 4 / 2][i % 2] = c[i / 4][i % 4];
+  }
+}

@@ -53,6 +53,9 @@ struct mma_scores {
   val s[FRAG_ROWS][2];
 };
 struct mma_scores mma_multiply(struct ir *k, const struct mma_rows *a, const struct mma_row *b);
+/* Several at once, one chain each: out[i] = a b[i]^T. */
+void mma_multiply_each(struct ir *k, const struct mma_rows *a, int n, const struct mma_row *b,
+                       struct mma_scores *out);
 
 /* One m16n8k16: c += a b, a as A register z of frag.h, c[2 r + q]. */
 void mma_product(struct ir *k, val c[4], const val a[4], const val b[2]);

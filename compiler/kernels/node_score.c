@@ -1,0 +1,548 @@
+/* node_score.c: in go a query's heads and rows of means; out come scores and worths of nodes,
+   spread over a warp as node_score.h draws. */
+#include "compiler/kernels/node_score.h"
+
+#include <assert.h>
+#include <math.h>
+
+enum { F32 = 4, SLOT = 8, QUAD = 4, GROUP_STEP = 4, LOADED_WORDS = 64 };
+
+static const double LOG2_E = 1.44269504088896340736;
+
+int node_slots(const struct plan_pyramid *plan) {
+  return (plan->group + SLOT - 1) / SLOT;
+}
+
+bool node_reads_children(const struct plan_pyramid *plan) {
+  return plan->score != SCORE_MEAN;
+}
+
+int node_rows(const struct plan_pyramid *plan) {
+  return node_reads_children(plan) ? plan->children : 1;
+}
+
+int node_width(const struct plan_pyramid *plan) {
+  return node_reads_children(plan) ? SLOT / plan->children : QUAD;
+}
+
+int node_values(const struct plan_pyramid *plan) {
+  return node_reads_children(plan) ? 1 : 2;
+}
+
+int node_per_tile(const struct plan_pyramid *plan) {
+  return SLOT / node_rows(plan);
+}
+
+static int log2_from(int n) {
+  int bits = 0;
+  while (1 << bits < n)
+    bits++;
+  return bits;
+}
+static int power_of_two_from(int n) {
+  return 1 << log2_from(n);
+}
+
+/* Heads of the last slot, whose rows may repeat: power of two, each equally often. */
+static int last_heads(const struct plan_pyramid *plan) {
+  return plan->group - SLOT * (node_slots(plan) - 1);
+}
+static bool repeats(const struct plan_pyramid *plan) {
+  return plan->group < SLOT && power_of_two_from(plan->group) == plan->group;
+}
+
+/* ---- the query ---- */
+
+struct node_query_vars node_query_vars_new(struct ir *k, const struct plan_pyramid *plan) {
+  struct node_query_vars vars = {.slots = node_slots(plan)};
+  assert(vars.slots <= NODE_MAX_SLOTS);
+  for (int s = 0; s < vars.slots; s++)
+    vars.row[s] = mma_row_vars_new(k, plan->head_dim);
+  return vars;
+}
+
+/* The head that this lane's row of a slot is. */
+static val head_of(struct ir *k, const struct plan_pyramid *plan, const struct lanes *lanes,
+                   int slot) {
+  val row = mma_lane_row(k, lanes);
+  if (repeats(plan))
+    return bit_and(k, row, i32(k, plan->group - 1));
+  val head = add_const(k, row, SLOT * slot);
+  bool whole = SLOT * (slot + 1) <= plan->group;
+  return whole ? head : smin(k, head, i32(k, plan->group - 1));
+}
+
+void node_query_load(struct ir *k, const struct plan_pyramid *plan, const struct lanes *lanes,
+                     val q, val head_bytes, const struct node_query_vars *to) {
+  for (int s = 0; s < to->slots; s++) {
+    val row = at(k, q, mul(k, widen(k, head_of(k, plan, lanes, s)), head_bytes));
+    struct mma_row x = mma_row_load(k, row, plan->head_dim, lanes);
+    mma_row_vars_set(k, &to->row[s], &x);
+  }
+}
+
+static struct mma_row tied(struct ir *k, struct mma_row x, val zero) {
+  for (int w = 0; w < x.head_dim / 8; w++)
+    x.word[w] = bit_xor(k, x.word[w], zero);
+  return x;
+}
+
+static struct mma_row zero_row(struct ir *k, int head_dim) {
+  struct mma_row x = {.head_dim = head_dim};
+  for (int w = 0; w < head_dim / 8; w++)
+    x.word[w] = i32(k, 0);
+  return x;
+}
+
+struct node_query node_query_get(struct ir *k, const struct node_query_vars *vars, val zero) {
+  struct node_query q = {.tiles = (vars->slots + 1) / 2};
+  for (int s = 0; s < 2 * q.tiles; s++) {
+    q.a[s / 2].r[s % 2] = s < vars->slots ? tied(k, mma_row_vars_get(k, &vars->row[s]), zero)
+                                          : zero_row(k, vars->row[0].head_dim);
+  }
+  return q;
+}
+
+/* ---- products ---- */
+
+static val quad_lane(struct ir *k, const struct lanes *lanes) {
+  return bit_and(k, lanes->lane, i32(k, QUAD - 1));
+}
+
+val node_lane_row(struct ir *k, const struct plan_pyramid *plan, const struct lanes *lanes) {
+  val x = mma_lane_row(k, lanes);
+  if (node_reads_children(plan))
+    return x;
+  val odd = bit_and(k, x, i32(k, 1));
+  return add(k, mul_const(k, odd, QUAD), shift_right(k, x, i32(k, 1)));
+}
+
+/* Tiles whose rows are loaded at once: as many as registers hold. */
+static int tiles_at_once(const struct plan_pyramid *plan) {
+  int n = LOADED_WORDS / (plan->head_dim / 8);
+  return n < NODE_MAX_TILES ? n : NODE_MAX_TILES;
+}
+
+static void multiply_some(struct ir *k, const struct plan_pyramid *plan,
+                          const struct node_query *query, const struct lanes *lanes, int first,
+                          int n, const val *row, struct node_logits *out) {
+  struct mma_row b[NODE_MAX_TILES];
+  struct mma_scores product[NODE_MAX_TILES];
+  for (int j = 0; j < n; j++)
+    b[j] = mma_row_load(k, row[first + j], plan->head_dim, lanes);
+  for (int a = 0; a < query->tiles; a++) {
+    mma_multiply_each(k, &query->a[a], n, b, product);
+    for (int j = 0; j < n; j++)
+      for (int i = 0; i < 4; i++)
+        out->x[first + j][2 * a + i / 2][i % 2] = product[j].s[i / 2][i % 2];
+  }
+}
+
+void node_multiply(struct ir *k, const struct plan_pyramid *plan, const struct node_query *query,
+                   const struct lanes *lanes, int tiles, const val *row, struct node_logits *out) {
+  int step = tiles_at_once(plan);
+  assert(tiles >= 1 && tiles <= NODE_MAX_TILES);
+  *out = (struct node_logits){.tiles = tiles};
+  for (int j = 0; j < tiles; j += step)
+    multiply_some(k, plan, query, lanes, j, tiles - j < step ? tiles - j : step, row, out);
+}
+
+/* ---- masks ---- */
+
+static val log2_units(struct ir *k, val scale) {
+  return mul(k, scale, f32(k, LOG2_E));
+}
+
+/* Row of a tile that this lane's column q is, less what the lane adds to it. */
+static int column_row(const struct plan_pyramid *plan, int q) {
+  return node_reads_children(plan) ? q : QUAD * q;
+}
+static val lane_column_row(struct ir *k, const struct plan_pyramid *plan,
+                           const struct lanes *lanes) {
+  return mul_const(k, quad_lane(k, lanes), node_reads_children(plan) ? 2 : 1);
+}
+
+/* What is added to a logit whose weight is |last|, in its units; also with mass for mean. */
+static bool weighs_logits(const struct plan_pyramid *plan) {
+  return plan->score == SCORE_LSE || (plan->score == SCORE_MEAN && plan_is_mass(plan));
+}
+
+static void mask_tile(struct ir *k, const struct plan_pyramid *plan, val rest, val last, val bonus,
+                      int j, struct node_logits *x) {
+  bool half = plan->score == SCORE_HALF_VARIANCE;
+  x->masked[j] = true;
+  for (int q = 0; q < 2; q++) {
+    int place = SLOT * j + column_row(plan, q);
+    val inside = is_lt(k, i32(k, place), rest);
+    val ends = is_eq(k, i32(k, place + 1), rest);
+    val weight = is_null(last) ? f32(k, 1) : choose(k, ends, last, f32(k, 1));
+    x->weight[j][q] = choose(k, inside, weight, f32(k, 0));
+    for (int s = 0; s < node_slots(plan); s++) {
+      val logit = x->x[j][s][q];
+      if (!is_null(bonus))
+        logit = choose(k, ends, add(k, logit, bonus), logit);
+      x->x[j][s][q] = choose(k, inside, logit, f32(k, half ? 0 : -INFINITY));
+    }
+  }
+}
+
+void node_mask(struct ir *k, const struct plan_pyramid *plan, const struct lanes *lanes, val scale,
+               int first_tile, val end, val last, struct node_logits *x) {
+  val rest = sub(k, end, lane_column_row(k, plan, lanes)), bonus = {0};
+  if (!is_null(last) && weighs_logits(plan))
+    bonus = mul(k, log2_approx(k, last), reciprocal_approx(k, log2_units(k, scale)));
+  for (int j = first_tile; j < x->tiles; j++)
+    mask_tile(k, plan, rest, last, bonus, j, x);
+}
+
+/* ---- one head ---- */
+
+/* Over the lanes of a quad that have children of the same node. */
+static val children_max(struct ir *k, const struct plan_pyramid *plan, val v) {
+  for (int distance = 1; 4 * distance <= plan->children; distance *= 2)
+    v = maximum(k, v, warp_across(k, v, distance));
+  return v;
+}
+static val children_sum(struct ir *k, const struct plan_pyramid *plan, val v) {
+  for (int distance = 1; 4 * distance <= plan->children; distance *= 2)
+    v = add(k, v, warp_across(k, v, distance));
+  return v;
+}
+
+/* |x| by its sign bit. */
+static val magnitude(struct ir *k, val x) {
+  return float_of(k, bit_and(k, bits_of(k, x), i32(k, INT32_MAX)));
+}
+
+struct log_sum { /* most + log2 sum, most in units of logits */
+  val most, sum;
+};
+static struct log_sum lse_of(struct ir *k, const struct plan_pyramid *plan, val cs,
+                             const val x[2]) {
+  val most = children_max(k, plan, maximum(k, x[0], x[1]));
+  if (plan->children == 2) {
+    val less = negate(k, mul(k, cs, magnitude(k, sub(k, x[0], x[1]))));
+    return (struct log_sum){most, add(k, f32(k, 1), exp2_approx(k, less))};
+  }
+  val shift = negate(k, mul(k, cs, most));
+  val e0 = exp2_approx(k, fused(k, cs, x[0], shift)),
+      e1 = exp2_approx(k, fused(k, cs, x[1], shift));
+  return (struct log_sum){most, children_sum(k, plan, add(k, e0, e1))};
+}
+
+/* cs (mean + scale variance / 2), with mass + log2 of the children's weight. */
+static val half_variance_of(struct ir *k, const struct plan_pyramid *plan, val cs, val scale,
+                            const val x[2], const val *weight) {
+  if (weight == NULL && plan->children == 2) {
+    val mean = mul(k, f32(k, 0.5), add(k, x[0], x[1])), d = sub(k, x[0], x[1]);
+    return mul(k, cs, fused(k, mul(k, mul(k, scale, f32(k, 0.125)), d), d, mean));
+  }
+  val one[2] = {f32(k, 1), f32(k, 1)};
+  const val *w = weight == NULL ? one : weight;
+  val all = weight == NULL ? f32(k, plan->children) : children_sum(k, plan, add(k, w[0], w[1]));
+  val part = weight == NULL ? f32(k, 1.0 / plan->children) : reciprocal_approx(k, all);
+  val sum = children_sum(k, plan, fused(k, w[0], x[0], mul(k, w[1], x[1])));
+  val mean = mul(k, sum, part), d0 = sub(k, x[0], mean), d1 = sub(k, x[1], mean);
+  val squares = fused(k, mul(k, w[0], d0), d0, mul(k, mul(k, w[1], d1), d1));
+  val variance = mul(k, children_sum(k, plan, squares), part);
+  val score = mul(k, cs, fused(k, mul(k, scale, f32(k, 0.5)), variance, mean));
+  if (plan_is_mass(plan) && weight != NULL) {
+    val full = f32(k, 1.0 / plan->children);
+    score = add(k, score, log2_approx(k, mul(k, all, full)));
+  }
+  return score;
+}
+
+/* nan and what only infinite keys make: -inf. */
+static val number(struct ir *k, const struct plan_pyramid *plan, val score) {
+  if (!node_reads_children(plan))
+    return maximum(k, score, f32(k, -INFINITY));
+  return choose(k, is_lt(k, score, f32(k, INFINITY)), score, f32(k, -INFINITY));
+}
+
+static val child_score(struct ir *k, const struct plan_pyramid *plan, val scale,
+                       const struct node_logits *x, int j, int s) {
+  val cs = log2_units(k, scale);
+  if (plan->score == SCORE_LSE) {
+    struct log_sum l = lse_of(k, plan, cs, x->x[j][s]);
+    return fused(k, cs, l.most, log2_approx(k, l.sum));
+  }
+  return half_variance_of(k, plan, cs, scale, x->x[j][s], x->masked[j] ? x->weight[j] : NULL);
+}
+
+void node_scores_of(struct ir *k, const struct plan_pyramid *plan, val scale,
+                    const struct node_logits *x, struct node_scores *out) {
+  val cs = log2_units(k, scale);
+  int per = node_values(plan);
+  *out = (struct node_scores){.values = per * x->tiles};
+  assert(out->values <= NODE_MAX_VALUES);
+  for (int v = 0; v < out->values; v++)
+    for (int s = 0; s < node_slots(plan); s++) {
+      val score =
+          per == 1 ? child_score(k, plan, scale, x, v, s) : mul(k, cs, x->x[v / 2][s][v % 2]);
+      out->score[v][s] = number(k, plan, score);
+    }
+}
+
+/* ---- all heads ---- */
+
+enum join { JOIN_SUM, JOIN_MAX, JOIN_LSE };
+
+static enum join join_of(const struct plan_pyramid *plan) {
+  switch (plan->reduce) {
+  case REDUCE_MAX:
+  case REDUCE_MAX_MASS:
+    return JOIN_MAX;
+  case REDUCE_LSE:
+    return JOIN_LSE;
+  default:
+    return JOIN_SUM;
+  }
+}
+
+/* log2 of the sum of two powers of 2, -inf of two -inf. */
+static val log_add(struct ir *k, val a, val b) {
+  val less = negate(k, magnitude(k, sub(k, a, b)));
+  val e = exp2_approx(k, maximum(k, less, f32(k, -200)));
+  return add(k, maximum(k, a, b), log2_approx(k, add(k, f32(k, 1), e)));
+}
+
+static val joined(struct ir *k, enum join join, val a, val b) {
+  return join == JOIN_SUM ? add(k, a, b) : join == JOIN_MAX ? maximum(k, a, b) : log_add(k, a, b);
+}
+
+/* |x| where this lane's row of |slot| is a head, else what does not count. */
+static val counted(struct ir *k, const struct plan_pyramid *plan, const struct lanes *lanes,
+                   int slot, val x, double otherwise) {
+  bool whole = slot + 1 < node_slots(plan) || last_heads(plan) == SLOT || repeats(plan);
+  if (whole)
+    return x;
+  val head = is_lt(k, mma_lane_row(k, lanes), i32(k, last_heads(plan)));
+  return choose(k, head, x, f32(k, otherwise));
+}
+
+static double nothing(enum join join) {
+  return join == JOIN_SUM ? 0 : -INFINITY;
+}
+
+/* Values of the lanes with one t mod 4 become one a lane: lane bit 4 takes the upper half of the
+   values, and so on; where there is one left it is the same in both. */
+static val scatter(struct ir *k, const struct plan_pyramid *plan, const struct lanes *lanes,
+                   enum join join, int n, const val *value) {
+  int left = power_of_two_from(n);
+  val v[NODE_MAX_VALUES];
+  for (int u = 0; u < left; u++)
+    v[u] = value[u < n ? u : n - 1];
+  for (int distance = 16; distance >= QUAD; distance /= 2) {
+    bool repeated = repeats(plan) && distance >= QUAD * plan->group;
+    val upper = is_ne(k, bit_and(k, lanes->lane, i32(k, distance)), i32(k, 0));
+    int half = left / 2;
+    for (int u = 0; u < half; u++) {
+      val mine = choose(k, upper, v[u + half], v[u]), other = choose(k, upper, v[u], v[u + half]);
+      v[u] = repeated ? mine : joined(k, join, mine, warp_across(k, other, distance));
+    }
+    if (half == 0 && !repeated)
+      v[0] = joined(k, join, v[0], warp_across(k, v[0], distance));
+    left = half > 0 ? half : 1;
+  }
+  return v[0];
+}
+
+/* A lane's heads of each value, joined. */
+static void join_slots(struct ir *k, const struct plan_pyramid *plan, const struct lanes *lanes,
+                       enum join join, const struct node_scores *x, val *value) {
+  for (int v = 0; v < x->values; v++)
+    for (int s = 0; s < node_slots(plan); s++) {
+      val mine = counted(k, plan, lanes, s, x->score[v][s], nothing(join));
+      value[v] = s == 0 ? mine : joined(k, join, value[v], mine);
+    }
+}
+
+/* Sums of heads' log-sum-exps need one logarithm for all heads of a lane. */
+static val lse_sum(struct ir *k, const struct plan_pyramid *plan, const struct lanes *lanes, val cs,
+                   const struct node_logits *x, int j) {
+  val most = {0}, product = {0};
+  for (int s = 0; s < node_slots(plan); s++) {
+    struct log_sum l = lse_of(k, plan, cs, x->x[j][s]);
+    val m = counted(k, plan, lanes, s, l.most, 0), f = counted(k, plan, lanes, s, l.sum, 1);
+    most = s == 0 ? m : add(k, most, m);
+    product = s == 0 ? f : mul(k, product, f);
+  }
+  return fused(k, cs, most, log2_approx(k, product));
+}
+
+val node_worth(struct ir *k, const struct plan_pyramid *plan, const struct lanes *lanes, val scale,
+               const struct node_logits *x) {
+  val value[NODE_MAX_VALUES], cs = log2_units(k, scale);
+  enum join join = join_of(plan);
+  if (join == JOIN_SUM && plan->score == SCORE_LSE) {
+    for (int j = 0; j < x->tiles; j++)
+      value[j] = lse_sum(k, plan, lanes, cs, x, j);
+    return number(k, plan, scatter(k, plan, lanes, join, x->tiles, value));
+  }
+  struct node_scores scores;
+  node_scores_of(k, plan, scale, x, &scores);
+  join_slots(k, plan, lanes, join, &scores, value);
+  return scatter(k, plan, lanes, join, scores.values, value);
+}
+
+/* ---- shares ---- */
+
+/* Finite, below every score that counts: the maximum of heads without one. */
+static const double LEAST = -1e30;
+
+/* e[u][s] = part of head s's sum, not divided by it: 2^(score - most of all). */
+struct parts {
+  int values;
+  val e[NODE_MAX_VALUES][NODE_MAX_SLOTS];
+};
+
+/* Of log-sum-exps the sum of their terms: no logarithm. */
+static void lse_parts(struct ir *k, const struct plan_pyramid *plan, val cs,
+                      const struct node_logits *x, int s, struct parts *out) {
+  val most = f32(k, LEAST);
+  for (int j = 0; j < x->tiles; j++)
+    most = maximum(k, maximum(k, most, x->x[j][s][0]), x->x[j][s][1]);
+  val shift = negate(k, mul(k, cs, quad_max(k, most)));
+  for (int j = 0; j < x->tiles; j++) {
+    val e0 = exp2_approx(k, fused(k, cs, x->x[j][s][0], shift));
+    val e1 = exp2_approx(k, fused(k, cs, x->x[j][s][1], shift));
+    out->e[j][s] = maximum(k, children_sum(k, plan, add(k, e0, e1)), f32(k, 0));
+  }
+}
+
+static void score_parts(struct ir *k, const struct node_scores *x, int s, struct parts *out) {
+  val most = f32(k, LEAST);
+  for (int v = 0; v < x->values; v++)
+    most = maximum(k, most, x->score[v][s]);
+  most = quad_max(k, most);
+  for (int v = 0; v < x->values; v++)
+    out->e[v][s] = exp2_approx(k, sub(k, x->score[v][s], most));
+}
+
+/* 1 / sum over all candidates: of this lane's values, and those of the quad, where |copies| lanes
+   have the same. Sums of nothing or of infinite scores leave what is finite a part of 0. */
+static val inverse_of(struct ir *k, const struct parts *x, int s, int copies) {
+  val sum = x->e[0][s];
+  for (int v = 1; v < x->values; v++)
+    sum = add(k, sum, x->e[v][s]);
+  sum = maximum(k, quad_sum(k, sum), f32(k, 1e-30));
+  return mul(k, f32(k, copies), reciprocal_approx(k, sum));
+}
+
+val node_share(struct ir *k, const struct plan_pyramid *plan, const struct lanes *lanes, val scale,
+               const struct node_logits *x) {
+  struct parts parts = {.values = node_values(plan) * x->tiles};
+  struct node_scores scores = {0};
+  bool terms = plan->score == SCORE_LSE;
+  if (!terms)
+    node_scores_of(k, plan, scale, x, &scores);
+  for (int s = 0; s < node_slots(plan); s++) {
+    if (terms)
+      lse_parts(k, plan, log2_units(k, scale), x, s, &parts);
+    else
+      score_parts(k, &scores, s, &parts);
+    val inverse = inverse_of(k, &parts, s, QUAD / node_width(plan));
+    for (int v = 0; v < parts.values; v++)
+      scores.score[v][s] = mul(k, parts.e[v][s], inverse);
+  }
+  scores.values = parts.values;
+  val value[NODE_MAX_VALUES];
+  join_slots(k, plan, lanes, join_of(plan), &scores, value);
+  return scatter(k, plan, lanes, join_of(plan), scores.values, value);
+}
+
+/* ---- shares by way of shared memory ---- */
+
+void node_scores_store(struct ir *k, const struct plan_pyramid *plan, const struct lanes *lanes,
+                       const struct node_scores *x, val scores) {
+  int width = node_width(plan), copies = QUAD / width;
+  val lane = quad_lane(k, lanes), row = mma_lane_row(k, lanes);
+  val speaks = is_eq(k, bit_and(k, lane, i32(k, copies - 1)), i32(k, 0));
+  val within = udiv(k, lane, i32(k, copies));
+  val mine = at(k, scores, mul_const(k, within, node_scores_bytes(plan)));
+  for (int s = 0; s < node_slots(plan); s++) {
+    val head = add_const(k, row, SLOT * s);
+    IF (k, both(k, speaks, is_lt(k, head, i32(k, plan->group)))) {
+      for (int v = 0; v < x->values; v++) {
+        val place = at_const(k, mine, (int64_t)v * width * node_scores_bytes(plan));
+        store(k, x->score[v][s], at(k, place, mul_const(k, head, F32)), F32);
+      }
+    }
+  }
+}
+
+static val score_place(struct ir *k, const struct plan_pyramid *plan, val scores, val candidate,
+                       val head) {
+  val row = at(k, scores, mul_const(k, candidate, node_scores_bytes(plan)));
+  return at(k, row, mul_const(k, head, F32));
+}
+
+static val over_lanes(struct ir *k, val v, int from, bool sum) {
+  for (int distance = from; distance < 32; distance *= 2) {
+    val other = warp_across(k, v, distance);
+    v = sum ? add(k, v, other) : maximum(k, v, other);
+  }
+  return v;
+}
+
+/* Lanes of one head, lane mod |heads|, take every (32 / heads)-th candidate. */
+void node_softmax(struct ir *k, const struct plan_pyramid *plan, const struct lanes *lanes, val n,
+                  val scores) {
+  int heads = power_of_two_from(plan->group);
+  assert(heads <= 32);
+  val head = bit_and(k, lanes->lane, i32(k, heads - 1));
+  val first = shift_right(k, lanes->lane, i32(k, log2_from(heads)));
+  struct var most = var_init(k, f32(k, LEAST)), sum = var_init(k, f32(k, 0));
+  warp_sync(k);
+  val exists = is_lt(k, head, i32(k, plan->group));
+  val end = choose(k, exists, n, i32(k, 0));
+  FOR_STEP(k, c, first, end, i32(k, 32 / heads)) {
+    val x = load(k, k->f32, score_place(k, plan, scores, c, head), F32);
+    set(k, most, maximum(k, get(k, most), x));
+  }
+  val all = over_lanes(k, get(k, most), heads, false);
+  FOR_STEP(k, c, first, end, i32(k, 32 / heads)) {
+    val place = score_place(k, plan, scores, c, head);
+    val e = exp2_approx(k, sub(k, load(k, k->f32, place, F32), all));
+    set(k, sum, add(k, get(k, sum), e));
+    store(k, e, place, F32);
+  }
+  val total = maximum(k, over_lanes(k, get(k, sum), heads, true), f32(k, 1e-30));
+  val inverse = reciprocal_approx(k, total);
+  FOR_STEP(k, c, first, end, i32(k, 32 / heads)) {
+    val place = score_place(k, plan, scores, c, head);
+    store(k, mul(k, load(k, k->f32, place, F32), inverse), place, F32);
+  }
+  warp_sync(k);
+}
+
+val node_share_of(struct ir *k, const struct plan_pyramid *plan, val scores, val candidate) {
+  val worth = {0};
+  for (int h = 0; h < plan->group; h++) {
+    val x = load(k, k->f32, score_place(k, plan, scores, candidate, i32(k, h)), F32);
+    worth = h == 0 ? x : joined(k, join_of(plan), worth, x);
+  }
+  return worth;
+}
+
+/* ---- who speaks for whom ---- */
+
+val node_lane_candidate(struct ir *k, const struct plan_pyramid *plan, const struct lanes *lanes,
+                        int values) {
+  int width = node_width(plan), spare = 5 - log2_from(values);
+  val value = shift_right(k, lanes->lane, i32(k, spare));
+  val within = udiv(k, quad_lane(k, lanes), i32(k, QUAD / width));
+  return add(k, mul_const(k, value, width), within);
+}
+
+val node_lane_first(struct ir *k, const struct plan_pyramid *plan, const struct lanes *lanes,
+                    int values) {
+  int copies = QUAD / node_width(plan), spare = 5 - log2_from(values);
+  int bits = ((1 << spare) - 1) & ~(QUAD - 1);
+  return is_eq(k, bit_and(k, lanes->lane, i32(k, bits | (copies - 1))), i32(k, 0));
+}
+
+int node_lane_copy(const struct plan_pyramid *plan, int values) {
+  return log2_from(values) < 3 ? QUAD : node_width(plan) < QUAD ? 1 : 0;
+}
