@@ -12,7 +12,7 @@
 /* ---- numbers ---- */
 
 /* Three figures and a unit of 1000: 1.88T, 64.5M, 0. */
-static void scaled(double value, char out[16]) {
+void explain_scaled(double value, char out[16]) {
   static const char UNITS[] = " kMGTP";
   int unit = 0;
   while (value >= 999.5 && unit < 5) {
@@ -25,9 +25,9 @@ static void scaled(double value, char out[16]) {
     snprintf(out + n, 16 - (size_t)n, "%c", UNITS[unit]);
 }
 
-static void cell(struct text *out, int width, double value) {
+void explain_cell(struct text *out, int width, double value) {
   char digits[16];
-  scaled(value, digits);
+  explain_scaled(value, digits);
   text_printf(out, "  %*s", width, digits);
 }
 
@@ -85,24 +85,29 @@ static void print_route(const struct spec *spec, struct text *out) {
   text_printf(out, " for each query block, by mean%s\n", term_name(spec->route.term));
 }
 
-static void print_forced(const struct spec *spec, struct text *out) {
+void explain_ranges(const struct spec *spec, const char *block, struct text *out) {
   struct always_tokens ranges[PLAN_MAX_ALWAYS];
-  int n = plan_always(spec, ranges), window = plan_window(spec);
-  if (window == 0)
-    text_puts(out, "  always    the blocks of the query block's own rows\n");
-  if (window > 0)
-    text_printf(out, "  always    the blocks of the query block's own rows, and %d to each side\n",
-                window);
+  int n = plan_always(spec, ranges);
   for (int i = 0; i < n; i++) {
     const char *side = ranges[i].kind == ALWAYS_TOKENS_FIRST ? "first" : "last";
     if (ranges[i].kind == ALWAYS_RANGE)
       text_printf(out, "  always    tokens %lld..%lld\n", (long long)ranges[i].begin,
                   (long long)ranges[i].end);
     else if (ranges[i].end == 1)
-      text_printf(out, "  always    the %s block\n", side);
+      text_printf(out, "  always    the %s %s\n", side, block);
     else
       text_printf(out, "  always    the %s %lld tokens\n", side, (long long)ranges[i].end);
   }
+}
+
+static void print_forced(const struct spec *spec, struct text *out) {
+  int window = plan_window(spec);
+  if (window == 0)
+    text_puts(out, "  always    the blocks of the query block's own rows\n");
+  if (window > 0)
+    text_printf(out, "  always    the blocks of the query block's own rows, and %d to each side\n",
+                window);
+  explain_ranges(spec, "block", out);
 }
 
 static void print_attend(const struct spec *spec, struct text *out) {
@@ -128,7 +133,7 @@ static void print_schedule(const struct spec *spec, struct text *out) {
               "once (lists union)\n");
 }
 
-static void print_method(const struct plan *plan, struct text *out) {
+void explain_shape(const struct plan *plan, struct text *out) {
   const struct spec *spec = plan->spec;
   text_printf(out, "%s\n", spec->name);
   text_printf(out, "  target    %s\n", plan->target->name);
@@ -136,6 +141,11 @@ static void print_method(const struct plan *plan, struct text *out) {
               spec->shape.heads, spec->shape.kv_heads, spec->shape.head_dim,
               spec->shape.type == TYPE_BF16 ? "bf16" : "fp16",
               spec->shape.mask == MASK_NONE ? "none" : "causal");
+}
+
+static void print_method(const struct plan *plan, struct text *out) {
+  const struct spec *spec = plan->spec;
+  explain_shape(plan, out);
   text_printf(out, "  blocks    %d queries, %d keys\n", spec->blocks.query, spec->blocks.key);
   print_route(spec, out);
   print_forced(spec, out);
@@ -204,10 +214,10 @@ static void print_launch(const struct plan *plan, const struct costs *all, const
   print_registers(plan, all, c->kernel, registers);
   text_printf(out, "  %-15s  %6lld  %7d  %9s  %8d", c->kernel->entry, (long long)c->ctas,
               c->kernel->threads, registers, c->smem_bytes);
-  cell(out, 6, c->flops);
-  cell(out, 6, c->exps);
-  cell(out, 6, c->l2_bytes);
-  cell(out, 6, c->hbm_bytes);
+  explain_cell(out, 6, c->flops);
+  explain_cell(out, 6, c->exps);
+  explain_cell(out, 6, c->l2_bytes);
+  explain_cell(out, 6, c->hbm_bytes);
   text_printf(out, "  %8.1f  %s\n", c->seconds * 1e6, c->bound);
 }
 
@@ -219,7 +229,7 @@ static void print_costs(const struct plan *plan, const struct costs *c, struct t
     print_launch(plan, c, &c->launch[i], out);
   double dense = c->dense_flops / t->tensor_flops + t->launch_seconds;
   char digits[16];
-  scaled(c->flops, digits);
+  explain_scaled(c->flops, digits);
   text_printf(out, "  attention %s FLOP, %.3f of dense attention's, %.0f for each byte from L2\n",
               digits, c->flops / c->dense_flops, c->flops / c->launch[c->n_launches - 1].l2_bytes);
   text_printf(
@@ -262,19 +272,28 @@ static void print_variants(const struct variants *v, struct text *out) {
 }
 
 static void print_rejections(const struct plan *plan, struct text *out) {
-  text_puts(out, "\nnot taken by the plan\n");
+  if (plan->n_rejections > 0)
+    text_puts(out, "\nnot taken by the plan\n");
   for (int i = 0; i < plan->n_rejections; i++)
     text_printf(out, "  %s: %s\n", plan->rejections[i].candidate, plan->rejections[i].reason);
 }
 
-void explain(struct arena *arena, const struct variants *variants, int64_t tokens,
-             struct text *out) {
-  const struct plan *plan = variants->plans[0];
+static void explain_piecewise(struct arena *arena, const struct plan *plan, int64_t tokens,
+                              struct text *out) {
   const struct costs costs = cost_of(plan, tokens);
   print_method(plan, out);
   print_work(plan, &costs, out);
   print_costs(plan, &costs, out);
   print_crossover(arena, plan, out);
+}
+
+void explain(struct arena *arena, const struct variants *variants, int64_t tokens,
+             struct text *out) {
+  const struct plan *plan = variants->plans[0];
+  if (plan->selects)
+    explain_selection(plan, tokens, out);
+  else
+    explain_piecewise(arena, plan, tokens, out);
   print_variants(variants, out);
   print_rejections(plan, out);
 }

@@ -42,11 +42,13 @@ static bool read_scoring(struct pisa_lines *lines, struct pisa_method *m) {
   return true;
 }
 
-/* "pyramid score=lse reduce=sum keep=8 start=0 leaf_stage=clustered query_tile=4" */
+/* "pyramid score=lse reduce=sum keep=8 start=0 leaf_stage=clustered query_tile=4", and where phase
+   decode starts elsewhere " decode_start=128" */
 static bool read_route(struct pisa_lines *lines, struct pisa_method *m) {
   static const char *const stages[] = {"clustered", "fused"};
   int stage;
-  if (!pisa_lines_expect(lines, "route") || !pisa_lines_split(lines, 7))
+  bool starts_twice = strstr(lines->rest, " decode_start=") != NULL;
+  if (!pisa_lines_expect(lines, "route") || !pisa_lines_split(lines, starts_twice ? 8 : 7))
     return false;
   m->flat = !strcmp(lines->fields[0], "flat");
   if (!m->flat && strcmp(lines->fields[0], "pyramid"))
@@ -57,6 +59,10 @@ static bool read_route(struct pisa_lines *lines, struct pisa_method *m) {
       !pisa_lines_int(lines, "query_tile", 1, MAX_TILE, &m->query_tile))
     return false;
   m->fused = stage == 1;
+  m->decode_start_nodes = m->start_nodes;
+  if (starts_twice &&
+      !pisa_lines_number(lines, "decode_start", 0, MAX_START, &m->decode_start_nodes))
+    return false;
   pisa_lines_next(lines);
   return true;
 }

@@ -78,6 +78,7 @@ struct pisa_method {
   bool flat;                            /* route flat: all visible leaves are candidates */
   enum pisa_reduce reduce;              /* over the G heads that share a list */
   int64_t start_nodes;                  /* where a walk begins (LANGUAGE.md 5.9); 0: at the root */
+  int64_t decode_start_nodes;           /* the same in phase decode */
   bool always_previous, always_current; /* beside |always| */
   bool fused;                           /* leaf_stage fused: the walk scores leaves too */
   int query_tile;                       /* queries that leaf_score multiplies at once */

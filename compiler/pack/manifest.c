@@ -89,9 +89,12 @@ static void selection_line(const struct plan *plan, struct text *out) {
       [REDUCE_LSE] = "lse",  [REDUCE_MASS] = "mass", [REDUCE_MAX_MASS] = "max_mass",
   };
   const struct plan_pyramid *p = &plan->pyramid;
-  text_printf(out, "route %s score=%s reduce=%s keep=%d start=%d leaf_stage=%s query_tile=%d\n",
+  text_printf(out, "route %s score=%s reduce=%s keep=%d start=%d leaf_stage=%s query_tile=%d",
               p->flat ? "flat" : "pyramid", scores[p->score], reductions[p->reduce], p->keep,
               p->start_nodes, p->clustered ? "clustered" : "fused", p->query_tile);
+  if (p->decode && p->decode_start_nodes != p->start_nodes)
+    text_printf(out, " decode_start=%d", p->decode_start_nodes);
+  text_putc(out, '\n');
 }
 
 static void selection_always_lines(const struct plan *plan, struct text *out) {

@@ -19,7 +19,7 @@ static int64_t smaller(int64_t a, int64_t b) {
 
 /* Time of the slowest resource; work comes in |items| equal pieces, |streams| at a time on an SM,
  * so the last wave may be part empty. */
-static void bound(const struct target *t, struct cost *c, int64_t items, int streams) {
+void cost_bound(const struct target *t, struct cost *c, int64_t items, int streams) {
   const struct {
     const char *name;
     double seconds;
@@ -62,7 +62,7 @@ static void statistics(const struct plan *plan, struct costs *c) {
   if (p->wants_h_sum)
     cost->hbm_bytes += (kv_heads + (double)cost->ctas - 1) * d * d * FLOAT;
   cost->l2_bytes = cost->hbm_bytes;
-  bound(plan->target, cost, cost->ctas, 1);
+  cost_bound(plan->target, cost, cost->ctas, 1);
 }
 
 /* k and v once more, for H_j once more. */
@@ -75,7 +75,7 @@ static void residual(const struct plan *plan, struct costs *c) {
   cost->hbm_bytes = kv_heads * (double)c->tokens * 2 * d * ELEMENT +
                     (kv_heads + plan->target->sm_count - 1) * d * d * FLOAT;
   cost->l2_bytes = cost->hbm_bytes;
-  bound(plan->target, cost, cost->ctas, 1);
+  cost_bound(plan->target, cost, cost->ctas, 1);
 }
 
 /* Every CTA scores 16 query blocks against all key means: 2 NT D FLOP a row. */
@@ -97,7 +97,7 @@ static void route(const struct plan *plan, struct costs *c) {
   cost->flops = rows * nt * 2 * d;
   cost->l2_bytes = heads * (double)row_tiles * key_bytes + rows * 2 * d * ELEMENT + parts + lists;
   cost->hbm_bytes = kv_heads * key_bytes + rows * 2 * d * ELEMENT + parts + lists;
-  bound(plan->target, cost, ctas, 1);
+  cost_bound(plan->target, cost, ctas, 1);
 }
 
 /* Tiles of a list of |blocks|, halves counting. */
@@ -145,7 +145,7 @@ static void attend(const struct plan *plan, const struct plan_attend *p, struct 
       (lists * (loads * 2 * k * d + 2 * q * d) + items * first_order * d * d) * ELEMENT;
   double heads = plan->spec->shape.heads + plan->spec->shape.kv_heads; /* q and o, k and v */
   cost->hbm_bytes = heads * (double)c->tokens * d * ELEMENT * 2;
-  bound(plan->target, cost, c->items, p->streams);
+  cost_bound(plan->target, cost, c->items, p->streams);
 }
 
 /* |p|: the attend kernel of a call; |spec| says what its lists hold. */

@@ -17,6 +17,10 @@ struct cost { /* one launch; counts of the whole grid */
   const char *bound; /* "tensor", "exp", "L2" or "memory" */
 };
 
+/* Fills |seconds| and |bound| of |c| from its counts: the slowest resource, the work in |items|
+   equal pieces, |streams| at a time on an SM. */
+void cost_bound(const struct target *t, struct cost *c, int64_t items, int streams);
+
 /* The part of two neighbouring lists taken to be alike, where they are walked together. */
 #define COST_SHARED 0.5
 

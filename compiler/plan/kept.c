@@ -66,6 +66,24 @@ static int64_t forced_blocks(const struct spec *spec, int64_t tokens, int64_t i)
   return count_blocks(range, n);
 }
 
+int64_t forced_nodes(const struct spec *spec, int64_t tokens, int64_t own, int64_t size) {
+  struct always_tokens always[PLAN_MAX_ALWAYS];
+  struct range range[MAX_FORCED + 1];
+  int64_t leaf = spec->pyramid.leaf;
+  int64_t seen = spec->shape.mask == MASK_CAUSAL ? smaller(tokens, (own + 1) * leaf) : tokens;
+  int n = plan_always(spec, always);
+  for (int a = 0; a < n; a++) {
+    bool is_last = always[a].kind == ALWAYS_TOKENS_LAST;
+    range[a] = touched(is_last ? tokens - always[a].end : always[a].begin,
+                       is_last ? tokens : always[a].end, seen, size);
+  }
+  if (spec->route.always_blocks & ALWAYS_PREVIOUS)
+    range[n++] = touched((own - 1) * leaf, own * leaf, seen, size);
+  if (spec->route.always_blocks & ALWAYS_CURRENT)
+    range[n++] = touched(own * leaf, (own + 1) * leaf, seen, size);
+  return count_blocks(range, n);
+}
+
 /* Of the blocks that are not forced, those above mu + threshold sigma. */
 static int64_t above_threshold(const struct spec *spec, int64_t blocks) {
   double threshold = (double)spec->route.threshold.num / (double)spec->route.threshold.den;

@@ -12,4 +12,7 @@ int64_t kept_blocks(const struct spec *spec, int64_t tokens, int64_t i);
 /* The most that any query block reads. */
 int64_t kept_most(const struct spec *spec, int64_t tokens);
 
+/* Block selection: nodes of |size| tokens that are forced for a query in leaf |own| of |tokens|. */
+int64_t forced_nodes(const struct spec *spec, int64_t tokens, int64_t own, int64_t size);
+
 #endif

@@ -35,17 +35,17 @@ struct run {
 
 /* ---- the call ---- */
 
-static struct selection selection_of(const struct pisa_method *m, const struct pisa_shape *shape) {
-  struct selection s = {.flat = shape->is_decode ? m->flat : shape->is_flat,
+struct selection select_of(const struct pisa_method *m, bool flat, double scale) {
+  struct selection s = {.flat = flat,
                         .causal = m->mask == PISA_MASK_CAUSAL,
                         .keep = (int)m->keep,
-                        .start_nodes = m->start_nodes,
+                        .start_nodes = shape->is_decode ? m->decode_start_nodes : m->start_nodes,
                         .score = (enum select_score)m->score,
                         .reduce = (enum select_reduce)m->reduce,
                         .previous = m->always_previous,
                         .current = m->always_current,
                         .n_always = m->n_always,
-                        .scale = (double)shape->scale,
+                        .scale = scale,
                         .heads = pisa_method_group(m)};
   for (int i = 0; i < m->n_always; i++) {
     bool last = m->always[i].kind == PISA_ALWAYS_LAST;
@@ -284,8 +284,9 @@ static bool run_call(struct run *run) {
 
 pisa_status select_job_run(const struct select_job *job, pisa_error *error) {
   const struct pisa_method *m = job->method;
+  const bool flat = job->shape->is_decode ? m->flat : job->shape->is_flat;
   struct run run = {.job = job,
-                    .selection = selection_of(m, job->shape),
+                    .selection = select_of(m, flat, (double)job->shape->scale),
                     .pyramid = pyramid_of(m->type, m->head_dim, m->key, m->group),
                     .threads = cpu_threads(job->threads),
                     .total = job->shape->kv_heads * job->shape->queries};

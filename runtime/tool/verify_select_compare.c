@@ -37,7 +37,7 @@ struct selection select_of(const struct select_call *c) {
   struct selection s = {.flat = m->flat || c->shape.is_flat,
                         .causal = m->mask == PISA_MASK_CAUSAL,
                         .keep = (int)m->keep,
-                        .start_nodes = m->start_nodes,
+                        .start_nodes = c->test->steps ? m->decode_start_nodes : m->start_nodes,
                         .score = (enum select_score)m->score,
                         .reduce = (enum select_reduce)m->reduce,
                         .previous = m->always_previous,
