@@ -149,9 +149,9 @@ static bool read_near(struct pisa_lines *lines, struct pisa_method *m, bool *fou
 }
 
 static bool read_always_entry(struct pisa_lines *lines, struct pisa_method *m) {
-  bool found;
-  if (!read_near(lines, m, &found) || found)
-    return found;
+  bool found, ok = read_near(lines, m, &found);
+  if (!ok || found)
+    return ok;
   if (m->n_always == PISA_MAX_ALWAYS)
     return pisa_lines_fail(lines, "there are more than %d 'always' lines", PISA_MAX_ALWAYS);
   struct pisa_always *always = &m->always[m->n_always++];

@@ -78,12 +78,12 @@ pisa_status pisa_select_limits(const struct pisa_method *method, const struct pi
       {"segments * parents", n.segments, clustered ? n.parents : 0},
       {"segments * items", n.segments, clustered ? n.item_room : 0},
       {"kv_heads * queries * splits", s->kv_heads * s->queries, s->is_decode ? n.splits : 1}};
-  for (size_t i = 0; i < sizeof counts / sizeof *counts && !status; i++)
-    status = check_count(&counts[i], error);
-  if (!status && clustered && n.segments > PISA_MAX_SEGMENTS)
+  if (clustered && n.segments > PISA_MAX_SEGMENTS)
     return pisa_fail(error, PISA_UNSUPPORTED,
                      "kv_heads * queries is %" PRId64 " * %" PRId64 ", in chunks of at most %d "
                      "queries they must be at most %d segments",
                      s->kv_heads, s->queries, MAX_CHUNK, PISA_MAX_SEGMENTS);
+  for (size_t i = 0; i < sizeof counts / sizeof *counts && !status; i++)
+    status = check_count(&counts[i], error);
   return status;
 }

@@ -8,7 +8,7 @@
 #include <string.h>
 
 enum { MAX_NAMES = 64, MAX_SETTINGS = 64 };
-enum kind { KIND_MAP, KIND_PTR, KIND_I32, KIND_F32 };
+enum kind { KIND_MAP, KIND_PTR, KIND_I32, KIND_I64, KIND_F32 };
 
 struct CUfunc_st {
   char entry[64];
@@ -238,13 +238,23 @@ CUresult cuModuleGetFunction(CUfunction *out, CUmodule module, const char *name)
   *out = function;
   return CUDA_SUCCESS;
 }
+/* As the sample pack's manifest has them: 96 for kernels of block selection. */
+static int registers_of(const char *entry) {
+  static const char *const piecewise[] = {"pisa_statistics",  "pisa_residual", "pisa_attend",
+                                          "pisa_attend_edge", "pisa_dense",    "pisa_dense_edge"};
+  for (size_t i = 0; i < sizeof piecewise / sizeof *piecewise; i++)
+    if (!strcmp(entry, piecewise[i]))
+      return 168;
+  return strstr(entry, "route") ? 64 : 96;
+}
+
 CUresult cuFuncGetAttribute(int *out, int attribute, CUfunction function) {
   ENTER("cuFuncGetAttribute");
   const struct setting *found = find(attributes, n_attributes, function->entry, attribute);
   if (found)
     *out = found->value;
   else if (attribute == CU_FUNC_NUM_REGS)
-    *out = strstr(function->entry, "route") ? 64 : 168;
+    *out = registers_of(function->entry);
   else
     *out = attribute == CU_FUNC_MAX_THREADS_PER_BLOCK ? 1024 : 0;
   return CUDA_SUCCESS;
@@ -306,21 +316,52 @@ static const enum kind statistics_kinds[] = {PISA_STATISTICS_ARGS(X)};
 static const enum kind residual_kinds[] = {PISA_RESIDUAL_ARGS(X)};
 static const enum kind route_kinds[] = {PISA_ROUTE_ARGS(X)};
 static const enum kind attend_kinds[] = {PISA_ATTEND_ARGS(X)};
+static const enum kind pyramid_kinds[] = {PISA_PYRAMID_ARGS(X)};
+static const enum kind pyramid_top_kinds[] = {PISA_PYRAMID_TOP_ARGS(X)};
+static const enum kind walk_kinds[] = {PISA_WALK_ARGS(X)};
+static const enum kind cluster_kinds[] = {PISA_CLUSTER_ARGS(X)};
+static const enum kind scatter_kinds[] = {PISA_SCATTER_ARGS(X)};
+static const enum kind leaf_score_kinds[] = {PISA_LEAF_SCORE_ARGS(X)};
+static const enum kind pick_kinds[] = {PISA_PICK_ARGS(X)};
+static const enum kind flat_kinds[] = {PISA_FLAT_ARGS(X)};
+static const enum kind attend_blocks_kinds[] = {PISA_ATTEND_BLOCKS_ARGS(X)};
+static const enum kind append_kinds[] = {PISA_APPEND_ARGS(X)};
+static const enum kind decode_kinds[] = {PISA_DECODE_ARGS(X)};
+static const enum kind decode_attend_kinds[] = {PISA_DECODE_ATTEND_ARGS(X)};
+static const enum kind decode_merge_kinds[] = {PISA_DECODE_MERGE_ARGS(X)};
 #undef X
+#define KERNEL(NAME, name)                                                                         \
+  { "pisa_" #name, PISA_##NAME##_N_ARGS, name##_kinds }
+static const struct {
+  const char *entry;
+  int n;
+  const enum kind *kinds;
+} kernels[] = {
+    KERNEL(STATISTICS, statistics),
+    KERNEL(RESIDUAL, residual),
+    KERNEL(ROUTE, route),
+    KERNEL(PYRAMID, pyramid),
+    KERNEL(PYRAMID_TOP, pyramid_top),
+    KERNEL(WALK, walk),
+    KERNEL(CLUSTER, cluster),
+    KERNEL(SCATTER, scatter),
+    KERNEL(LEAF_SCORE, leaf_score),
+    KERNEL(PICK, pick),
+    KERNEL(FLAT, flat),
+    KERNEL(ATTEND_BLOCKS, attend_blocks),
+    KERNEL(APPEND, append),
+    KERNEL(DECODE, decode),
+    KERNEL(DECODE_ATTEND, decode_attend),
+    KERNEL(DECODE_MERGE, decode_merge),
+};
 
+/* The others have the parameters of attend. */
 static const enum kind *kinds_of(const char *entry, int *n) {
-  if (!strcmp(entry, "pisa_statistics")) {
-    *n = PISA_STATISTICS_N_ARGS;
-    return statistics_kinds;
-  }
-  if (!strcmp(entry, "pisa_residual")) {
-    *n = PISA_RESIDUAL_N_ARGS;
-    return residual_kinds;
-  }
-  if (!strcmp(entry, "pisa_route")) {
-    *n = PISA_ROUTE_N_ARGS;
-    return route_kinds;
-  }
+  for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
+    if (!strcmp(entry, kernels[i].entry)) {
+      *n = kernels[i].n;
+      return kernels[i].kinds;
+    }
   *n = PISA_ATTEND_N_ARGS;
   return attend_kinds;
 }
@@ -333,6 +374,7 @@ static void record_parameter(struct fake_launch *launch, int i, enum kind kind, 
     memcpy(&launch->params[i].map, value, sizeof launch->params[i].map);
     break;
   case KIND_PTR:
+  case KIND_I64:
     memcpy(&launch->params[i].whole, value, 8);
     break;
   case KIND_I32:

@@ -6,7 +6,7 @@
    A test opens the same library by the same path and so sees the same state (fake_open).
    Environment, for whole programs: FAKE_CUDA_FAIL="symbol=result,..." makes entry points fail from
    the start; FAKE_CUDA_REGISTERS="entry=n,..." sets register counts of kernels (statistics and
-   attend 168, route 64). */
+   attend 168, route 64, block selection 96). */
 #ifndef PISA_TESTS_RUNTIME_FAKE_CUDA_H
 #define PISA_TESTS_RUNTIME_FAKE_CUDA_H
 
@@ -32,7 +32,7 @@ struct fake_launch {
   bool overlaps; /* launched with programmatic stream serialization */
   int n_params;
   struct {
-    int64_t whole;           /* PTR and I32 */
+    int64_t whole;           /* PTR, I32 and I64 */
     double real;             /* F32 */
     struct fake_map map;     /* MAP; all zero for a zero map */
   } params[FAKE_MAX_PARAMS]; /* indexed by enum pisa_attend_arg and its sisters */

@@ -48,8 +48,42 @@ static void append_kernel(struct buffer *b, const char *name, const char *smem, 
          smem, spill);
 }
 
+/* The kernels that a selection has, each with threads and shared memory of its own. */
+static void append_select_kernels(struct buffer *b, const struct sample_spec *spec) {
+  const char *route = or_default(spec->select, "pyramid clustered"), *phases = spec->phases;
+  bool prefill = !phases || strstr(phases, "prefill"), decode = !phases || strstr(phases, "decode");
+  bool flat = !strncmp(route, "flat", 4), clustered = !flat && strstr(route, "clustered");
+  const struct {
+    const char *name;
+    bool present;
+    int threads, smem;
+  } kernels[] = {
+      {"pyramid", prefill, 256, 16384},
+      {"pyramid_top", prefill, 256, 0},
+      {"walk", prefill && !flat, 640, 4096},
+      {"cluster", prefill && clustered, 1024, 512},
+      {"scatter", prefill && clustered, 256, 0},
+      {"leaf_score", prefill && clustered, 512, 132000},
+      {"pick", prefill && clustered, 256, 0},
+      {"flat", prefill && (flat || spec->below), 128, 20000},
+      {"attend_blocks", prefill, 256, 0},
+      {"append", decode, 128, 0},
+      {"decode", decode, 512, 30000},
+      {"decode_attend", decode, 256, 1024},
+      {"decode_merge", decode, 256, 0},
+  };
+  for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
+    if (kernels[i].present)
+      append(b, "kernel %s entry=pisa_%s threads=%d smem=%d registers=96 spill=0\n",
+             kernels[i].name, kernels[i].name, kernels[i].threads, kernels[i].smem);
+}
+
 /* The kernels that a variant of this route has. */
 static void append_kernels(struct buffer *b, const struct sample_spec *spec, const char *route) {
+  if (spec->pyramid) {
+    append_select_kernels(b, spec);
+    return;
+  }
   if (!spec->dense)
     append_kernel(b, "statistics", "197888", 0);
   if (strstr(route, "term=log_residual"))
@@ -90,16 +124,31 @@ static void append_method(struct buffer *b, const struct sample_spec *spec, cons
          or_default(spec->always, ""), attend, or_default(spec->below, ""));
 }
 
+static void append_selection(struct buffer *b, const struct sample_spec *spec) {
+  append(b, "shape %s\npyramid %s\nroute %s\n%s",
+         or_default(spec->shape, "heads=32 kv_heads=2 head_dim=64 type=bf16 mask=causal"),
+         spec->pyramid,
+         or_default(spec->select, "pyramid score=lse reduce=sum keep=8 start=0 "
+                                  "leaf_stage=clustered query_tile=4"),
+         or_default(spec->always, "always first=1\nalways previous\nalways current\n"));
+  append(b, "attend selected=exact rest=drop\nphases %s\n%s",
+         or_default(spec->phases, "prefill decode"), or_default(spec->below, ""));
+}
+
 static void append_manifest(struct buffer *b, const struct sample_spec *spec) {
   const char *route = spec->dense ? "none" : or_default(spec->route, TOP_K "125/1000" REST);
   append(b, "name sample\ncompiler pisac 0.1.0, by hand\ntarget %s\nptx_version 86\n",
          or_default(spec->target, "sm_90a"));
-  append(b, "spec_sha256 %064d\nmethod piecewise\n", 0);
-  append_method(b, spec, route);
-  append(b, "validated no\nvariants %d\nvariant 0%s\n", spec->dense ? 1 : 2,
-         spec->dense ? "" : " density=0.125");
+  append(b, "spec_sha256 %064d\nmethod %s\n", 0, spec->pyramid ? "pyramid" : "piecewise");
+  if (spec->pyramid)
+    append_selection(b, spec);
+  else
+    append_method(b, spec, route);
+  bool is_one = spec->dense || spec->pyramid;
+  append(b, "validated no\nvariants %d\nvariant 0%s\n", is_one ? 1 : 2,
+         is_one ? "" : " density=0.125");
   append_code(b, spec, route);
-  if (!spec->dense) {
+  if (!is_one) {
     append(b, "variant 1 density=0.25\nroute " TOP_K "25/100" REST "\n");
     append_code(b, spec, TOP_K);
   }

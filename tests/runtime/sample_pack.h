@@ -17,6 +17,12 @@ struct sample_spec {  /* what goes into the manifest; NULL and 0 take the defaul
   const char *code;   /* text at the end of both images [""] */
   bool dense;         /* route none, all exact, two kernels */
   bool no_cubin;
+  /* method pyramid, where |pyramid| is set: */
+  const char *pyramid; /* "leaf=64 group=2 page=0" */
+  const char *select;  /* route ["pyramid score=lse reduce=sum keep=8 start=0 leaf_stage=clustered
+                          query_tile=4"]; shape, always and below as above, but always ["always
+                          first=1\nalways previous\nalways current\n"] and mask [causal] */
+  const char *phases;  /* ["prefill decode"] */
 };
 
 struct sample {
@@ -26,7 +32,7 @@ struct sample {
 };
 
 /* A pack with two variants that share their code: density=0.125 (variant 0) and density=0.25, or
-   one variant without choices when dense. Free with sample_free. */
+   one variant without choices when dense or of method pyramid. Free with sample_free. */
 void sample_make(const struct sample_spec *spec, struct sample *out);
 void sample_free(struct sample *sample);
 

@@ -242,9 +242,14 @@ static void check_older(void) {
   CHECK(full.struct_size == sizeof full && !full.k_lengths && !full.lists && !full.n_listed);
   CHECK(full.batch == 2 && full.n_k == 200 && full.lse == call.lse);
   CHECK_OK(check(&call, &error), error);
+  call.struct_size = offsetof(pisa_attention, worth); /* with lists, before block selection */
+  call.worth = at(1);
+  call.phase = 77;
+  CHECK_OK(pisa_call_read(&call, &full, &error), error);
+  CHECK(full.lists == at(1) && full.n_listed == 1 && !full.worth && !full.phase);
   for (size_t size = 0; size < sizeof call; size++) {
     call.struct_size = size;
-    if (size != older)
+    if (size != older && size != offsetof(pisa_attention, worth))
       CHECK_FAILS(check(&call, &error), PISA_INVALID_ARGUMENT, error, "struct_size");
   }
 }
