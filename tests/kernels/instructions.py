@@ -208,6 +208,16 @@ class Instructions(Units):
         a, p, n = self.get(o[1], U32), self.get(o[2], U32), self.get(o[3], U32)
         return lambda w: w.set(o[0], (a(w) >> p(w)) & ((U32(1) << n(w)) - U32(1)))
 
+    def op_prmt(self, op, o):
+        assert op == "prmt.b32" and o[3].startswith("0x"), op
+        a, b, selector = self.get(o[1], U32), self.get(o[2], U32), int(o[3].rstrip("U"), 0)
+
+        def run(w):
+            pool = np.concatenate([a(w).view(np.uint8).reshape(LANES, 4), b(w).view(np.uint8).reshape(LANES, 4)], 1)
+            chosen = pool[:, [selector >> 4 * i & 7 for i in range(4)]]
+            w.set(o[0], np.ascontiguousarray(chosen).view(U32).reshape(LANES))
+        return run
+
     def op_min(self, op, o):
         return self.binary(op, o, np.fmin)
 

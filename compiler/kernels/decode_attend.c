@@ -1,0 +1,186 @@
+/* decode_attend: exact attention of few queries over the leaves of their lists, or over all that
+   they see.
+
+   In go queries, keys, values and maybe lists; out come o and lse, or with several splits partial
+   results of each. A CTA has a query, a key head and a split; its warps take units of 16 keys in
+   turn (attend_blocks.h) and merge in shared memory, in the order of the warps. Of a list the units
+   are dealt to all warps of all splits, without one each split has a stretch of its own. CTA =
+   (query Hk + hk) splits + split.
+
+   Every warp has a unit in flight, 4 KB at D 64 and 8 KB at D 128: 64 KB an SM, where HBM at 4.3
+   TB/s and 1 us wants 33 KB. */
+#include <assert.h>
+
+#include "compiler/kernels/attend_blocks.h"
+#include "compiler/kernels/kernels.h"
+#include "compiler/sm90/sync.h"
+
+static const struct ir_arg decode_attend_args[] = {
+#define X(kind, name, meaning) {IR_ARG_##kind, #name},
+    PISA_DECODE_ATTEND_ARGS(X)
+#undef X
+};
+#define ARG(name) (k->arg[PISA_DECODE_ATTEND_##name])
+
+enum { WORD = 4, WARP = 32, PIECE = 8, MAX_WARPS = 16 };
+
+struct decode { /* one CTA */
+  const struct plan_pyramid *plan;
+  struct lanes lanes;
+  struct blocks_query query;
+  val split;
+  int shares; /* warps of 16 heads each that read the same */
+  int places; /* of those that read different units */
+};
+
+static int row_bytes(const struct plan_pyramid *plan) {
+  return WORD * (plan->head_dim + 4);
+}
+
+static int warp_bytes(const struct plan_pyramid *plan) {
+  return blocks_rows(plan) * 8 * row_bytes(plan);
+}
+
+/* ---- each warp ---- */
+
+/* This warp's rows to shared memory: o, the largest exponent, the sum. */
+static void put_rows(struct ir *k, const struct decode *a, const struct blocks *x) {
+  val mine = at(k, k->smem, mul_const(k, a->lanes.warp, warp_bytes(a->plan)));
+  for (int r = 0; r < blocks_rows(a->plan); r++) {
+    val number = add_const(k, mma_lane_row(k, &a->lanes), 8 * r);
+    val row = at(k, mine, mul_const(k, number, row_bytes(a->plan)));
+    for (int piece = 0; piece < mma_sums_pieces(a->plan->head_dim); piece++) {
+      val o[PIECE], column = mma_sums_column(k, &x->o, piece, &a->lanes);
+      mma_sums_piece(k, &x->o, r, piece, o);
+      val place = at(k, row, mul_const(k, column, WORD));
+      for (int i = 0; i < PIECE; i += 4) {
+        const val four[] = {bits_of(k, o[i]), bits_of(k, o[i + 1]), bits_of(k, o[i + 2]),
+                            bits_of(k, o[i + 3])};
+        store(k, pack4(k, four), at_const(k, place, i * WORD), 4 * WORD);
+      }
+    }
+    val ends = at_const(k, row, a->plan->head_dim * WORD);
+    val top = negate(k, get(k, x->offset[r]));
+    IF (k, is_eq(k, frag_lane_column(k, &a->lanes), i32(k, 0))) {
+      store(k, pack2(k, top, get(k, x->sum[r])), ends, 2 * WORD);
+    }
+  }
+}
+
+static void read_all(struct ir *k, const struct decode *a, const struct blocks *x, val place) {
+  val units = shift_right(k, add_const(k, a->query.limit, BLOCKS_UNIT - 1), i32(k, 4));
+  val each = udiv(k, add(k, units, add_const(k, ARG(splits), -1)), ARG(splits));
+  val begin = mul(k, each, a->split), end = smin(k, add(k, begin, each), units);
+  struct blocks_share share = {add(k, begin, place), i32(k, a->places), end};
+  blocks_read(k, x, share, (val){0});
+}
+
+static void read_listed(struct ir *k, const struct decode *a, const struct blocks *x, val place) {
+  val row = sequence_list_row(k, &a->query.sequence, a->query.query, a->query.kv_head);
+  val list = at_row(k, ARG(lists), row, mul_const(k, ARG(width), WORD));
+  struct blocks_share share = {.end = mul_const(k, ARG(width), a->plan->leaf / BLOCKS_UNIT)};
+  share.first = add(k, mul_const(k, a->split, a->places), place);
+  share.stride = mul_const(k, ARG(splits), a->places);
+  blocks_read(k, x, share, list);
+}
+
+static void read_part(struct ir *k, const struct decode *a, val place, val first_head) {
+  struct blocks x = blocks_new(k, a->plan, &a->lanes, &a->query, first_head, ARG(scale));
+  IF (k, is_null_pointer(k, ARG(lists))) {
+    read_all(k, a, &x, place);
+  }
+  ELSE (k) {
+    read_listed(k, a, &x, place);
+  }
+  blocks_end(k, &x);
+  put_rows(k, a, &x);
+}
+
+/* ---- all warps ---- */
+
+/* Eight columns of head |head|, of all warps that have it. */
+static void merge_piece(struct ir *k, const struct decode *a, val head, val piece, val x[PIECE],
+                        val *top, val *sum) {
+  val share = udiv(k, head, i32(k, BLOCKS_HEADS));
+  val number = sub(k, head, mul_const(k, share, BLOCKS_HEADS));
+  val first =
+      add(k, mul_const(k, share, warp_bytes(a->plan)), mul_const(k, number, row_bytes(a->plan)));
+  val row[MAX_WARPS], tops[MAX_WARPS];
+  for (int w = 0; w < a->places; w++) {
+    row[w] = at_const(k, at(k, k->smem, first), w * a->shares * warp_bytes(a->plan));
+    tops[w] = load(k, k->f32, at_const(k, row[w], a->plan->head_dim * WORD), WORD);
+    *top = w == 0 ? tops[w] : maximum(k, *top, tops[w]);
+  }
+  for (int w = 0; w < a->places; w++) {
+    val factor = exp2_approx(k, sub(k, tops[w], *top));
+    val part = load(k, k->f32, at_const(k, row[w], (a->plan->head_dim + 1) * WORD), WORD);
+    *sum = w == 0 ? mul(k, part, factor) : fused(k, part, factor, *sum);
+    val place = at(k, row[w], mul_const(k, piece, PIECE * WORD));
+    for (int i = 0; i < PIECE; i++) {
+      if (i % 4 == 0)
+        part = load(k, k->i32x4, at_const(k, place, i * WORD), 4 * WORD);
+      val o = float_of(k, element(k, part, i % 4, k->i32));
+      x[i] = w == 0 ? mul(k, o, factor) : fused(k, o, factor, x[i]);
+    }
+  }
+}
+
+/* Its part of o, the largest exponent and the sum, for decode_merge. */
+static void put_partial(struct ir *k, const struct decode *a, val head, val piece,
+                        const val x[PIECE], val top, val sum) {
+  val row = sequence_row(k, a->query.query, a->query.kv_head);
+  val part = add(k, mul(k, widen(k, row), widen(k, ARG(splits))), widen(k, a->split));
+  val index = add(k, mul_const(k, part, a->plan->group), widen(k, head));
+  val start = at(k, ARG(partial), mul_const(k, index, partial_row_bytes(a->plan)));
+  val place = at(k, start, mul_const(k, piece, PIECE * WORD));
+  for (int i = 0; i < PIECE; i += 2)
+    store(k, pack2(k, x[i], x[i + 1]), at_const(k, place, i * WORD), 2 * WORD);
+  IF (k, is_eq(k, piece, i32(k, 0))) {
+    val ends = at_const(k, start, a->plan->head_dim * WORD);
+    store(k, pack2(k, top, sum), ends, 2 * WORD);
+  }
+}
+
+static void merge(struct ir *k, const struct decode *a) {
+  const int pieces = a->plan->head_dim / PIECE, threads = a->plan->decode_attend.threads;
+  struct outputs out = outputs_of(k, &a->query, ARG(o), ARG(o_batch), ARG(o_head), ARG(o_token),
+                                  ARG(lse), a->plan->group);
+  FOR_STEP(k, item, thread_index(k), i32(k, a->plan->group * pieces), i32(k, threads)) {
+    val head = udiv(k, item, i32(k, pieces)), piece = sub(k, item, mul_const(k, head, pieces));
+    val x[PIECE], top = {0}, sum = {0};
+    merge_piece(k, a, head, piece, x, &top, &sum);
+    IF (k, is_eq(k, ARG(splits), i32(k, 1))) {
+      outputs_store(k, &out, head, mul_const(k, piece, PIECE), x, sum);
+      outputs_store_lse(k, &out, is_eq(k, piece, i32(k, 0)), head, top, sum);
+    }
+    ELSE (k) {
+      put_partial(k, a, head, piece, x, top, sum);
+    }
+  }
+}
+
+void kernel_decode_attend(struct ir *k, const struct plan_pyramid *plan) {
+  const int warps = plan->decode_attend.threads / WARP;
+  struct decode a = {.plan = plan, .shares = blocks_warps_of_query(plan)};
+  a.places = warps / a.shares;
+  assert(a.places >= 1 && a.places <= MAX_WARPS);
+  assert(plan->leaf % BLOCKS_UNIT == 0 && plan->page % BLOCKS_UNIT == 0);
+  assert(warps * warp_bytes(plan) == plan->decode_attend.smem_bytes);
+  ir_set_half(k, plan->type == TYPE_FP16);
+  kernel_begin(k, PISA_DECODE_ATTEND_N_ARGS, decode_attend_args);
+  a.lanes = lanes_new(k);
+  launch_handover(k);
+  val row = udiv(k, cta_index(k), ARG(splits));
+  val query = udiv(k, row, SEQUENCE_ARG(kv_heads));
+  val kv_head = sub(k, row, mul(k, query, SEQUENCE_ARG(kv_heads)));
+  a.split = sub(k, cta_index(k), mul(k, row, ARG(splits)));
+  a.query = blocks_query(k, plan, query, kv_head);
+  val place = udiv(k, a.lanes.warp, i32(k, a.shares));
+  val share = sub(k, a.lanes.warp, mul_const(k, place, a.shares));
+  IF (k, is_lt(k, place, i32(k, a.places))) {
+    read_part(k, &a, place, mul_const(k, share, BLOCKS_HEADS));
+  }
+  cta_sync(k);
+  merge(k, &a);
+  kernel_end(k, plan->decode_attend.entry, plan->decode_attend.threads, blocks_ctas_per_sm(plan));
+}

@@ -1,0 +1,44 @@
+"""usage: check_decode_attend.py EMIT [KEY=VALUE ...]: o and lse of decode_attend, or of its splits and decode_merge,
+against the definition."""
+from dataclasses import replace
+
+import numpy as np
+
+from block_attention import D, G, LEAF, PAGE, SCALE, Call, Inputs, Outputs, kernel_of
+from machine import F32, Global
+
+UNIT = PAGE or LEAF
+EQUAL = (
+    Call(2, 2, 1, 6 * UNIT, (5 * UNIT + 3, 1), width=5, heads_last=True),
+    Call(2, 1, 2, 4 * UNIT, (0, 3 * UNIT), width=8, size=12),
+    Call(1, 1, 1, 9 * UNIT, width=0, lse=False),
+    Call(3, 1, 2, 3 * UNIT, (2 * UNIT + 9, 1, 0), width=0, size=12),
+    Call(1, 1, 2, 3 * UNIT, width=0, nan_key=3 * UNIT - 1),
+)
+PACKED = (Call(2, 2, 3, 2 * LEAF + 9, q_starts=(0, 1, 3), k_starts=(0, LEAF + 5, 2 * LEAF + 9), width=3),)
+
+
+def attend(kernels, call, seed):
+    inputs, memory = Inputs(call, seed), Global(64 << 20)
+    common, arrays = inputs.arguments(memory)
+    out = Outputs(inputs, memory)
+    rows = inputs.sequences.queries * call.kv_heads
+    lists = memory.array(inputs.lists) if call.width else 0
+    partial = memory.empty((rows, call.splits, G, D + 2), F32)
+    kernels[0].launch(rows * call.splits, kernels[0].shared, memory,
+                      [*common, *arrays, *out.o, lists, call.width, call.splits, partial, out.lse, SCALE])
+    if call.splits > 1:
+        assert not (memory.read(partial, (rows, call.splits, G, D + 2), np.uint32) == 0xFFFFFFFF).any(), "a part is missing"
+        kernels[1].launch(rows, kernels[1].shared, memory, [*common, *out.o, call.splits, partial, out.lse])
+    out.check()
+
+
+def main():
+    kernels = kernel_of("decode_attend"), kernel_of("decode_merge")
+    for seed, call in enumerate(EQUAL if PAGE else EQUAL + PACKED):
+        for splits in (1, 3):
+            attend(kernels, replace(call, splits=splits), seed)
+            print(f"{call} splits {splits}: right", flush=True)
+
+
+main()
