@@ -9,7 +9,7 @@
 #include "runtime/cpu/attend_blocks.h"
 #include "runtime/cpu/convert.h"
 #include "runtime/cpu/parallel.h"
-#include "runtime/cpu/select.h"
+#include "runtime/cpu/select_method.h"
 #include "runtime/size.h"
 
 struct lane { /* what one thread works in */
@@ -34,26 +34,6 @@ struct run {
 };
 
 /* ---- the call ---- */
-
-struct selection select_of(const struct pisa_method *m, bool flat, double scale) {
-  struct selection s = {.flat = flat,
-                        .causal = m->mask == PISA_MASK_CAUSAL,
-                        .keep = (int)m->keep,
-                        .start_nodes = shape->is_decode ? m->decode_start_nodes : m->start_nodes,
-                        .score = (enum select_score)m->score,
-                        .reduce = (enum select_reduce)m->reduce,
-                        .previous = m->always_previous,
-                        .current = m->always_current,
-                        .n_always = m->n_always,
-                        .scale = scale,
-                        .heads = pisa_method_group(m)};
-  for (int i = 0; i < m->n_always; i++) {
-    bool last = m->always[i].kind == PISA_ALWAYS_LAST;
-    s.always[i] = (struct cpu_range){last ? -m->always[i].end : m->always[i].begin,
-                                     last ? 0 : m->always[i].end};
-  }
-  return s;
-}
 
 static struct select_sequence sequence_of(const struct select_job *job, int64_t b) {
   const pisa_attention *call = job->call;
@@ -285,11 +265,12 @@ static bool run_call(struct run *run) {
 pisa_status select_job_run(const struct select_job *job, pisa_error *error) {
   const struct pisa_method *m = job->method;
   const bool flat = job->shape->is_decode ? m->flat : job->shape->is_flat;
-  struct run run = {.job = job,
-                    .selection = select_of(m, flat, (double)job->shape->scale),
-                    .pyramid = pyramid_of(m->type, m->head_dim, m->key, m->group),
-                    .threads = cpu_threads(job->threads),
-                    .total = job->shape->kv_heads * job->shape->queries};
+  struct run run = {
+      .job = job,
+      .selection = selection_of_method(m, flat, job->shape->is_decode, (double)job->shape->scale),
+      .pyramid = pyramid_of(m->type, m->head_dim, m->key, m->group),
+      .threads = cpu_threads(job->threads),
+      .total = job->shape->kv_heads * job->shape->queries};
   pisa_status status = check_tables(job, error);
   if (status)
     return status;

@@ -83,6 +83,13 @@ void quality_add(struct selection_quality *quality, const double *mass, const in
   quality->ratio += wanted > 0 ? captured / wanted : 1;
 }
 
+void quality_join(struct selection_quality *to, const struct selection_quality *from) {
+  to->queries += from->queries;
+  to->recall += from->recall;
+  to->captured += from->captured;
+  to->ratio += from->ratio;
+}
+
 struct selection_quality quality_means(const struct selection_quality *quality) {
   double n = quality->queries > 0 ? (double)quality->queries : 1;
   return (struct selection_quality){quality->queries, quality->recall / n, quality->captured / n,

@@ -1,6 +1,6 @@
 /* quality.c: `pisa quality`. Packs and tensors in; a table, JSON lines and a page out: what each
    pack loses against dense attention at each density, and what it costs. */
-#include "runtime/tool/quality.h"
+#include "runtime/tool/quality_select.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -137,6 +137,10 @@ static pisa_status run(struct work *w, pisa_error *error) {
   pisa_status status = quality_packs_open(&w->options, &w->packs, error);
   if (status)
     return status;
+  if (w->packs.items[0].chosen->method.family == PISA_PYRAMID)
+    return quality_select(&w->options, &w->packs, w->table, error);
+  if (!w->options.synthetic && !w->options.v)
+    return pisa_fail(error, PISA_INVALID_ARGUMENT, "--v FILE is needed: the packs attend");
   w->sets = calloc((size_t)n, sizeof *w->sets);
   w->steps = n * (1 + count_runs(w));
   if (!w->sets)

@@ -51,6 +51,7 @@ struct quality_options {
   int n_spreads, n_betweens;
   int64_t tokens, seed; /* of synthetic tensors */
   double scale;         /* 0: 1/sqrt(D) */
+  int64_t every;        /* packs that select blocks: one query in so many is looked at */
   int64_t threads;      /* 0: all cores */
   int ordinal;          /* of the CUDA device; -1: CPU */
 };

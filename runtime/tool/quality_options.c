@@ -84,13 +84,13 @@ static int check_lists(struct quality_options *o, const struct texts *t) {
 
 /* Tensors come from three files, or are made. */
 static int check_source(const struct quality_options *o, const struct texts *t) {
-  bool any = o->q || o->k || o->v, all = o->q && o->k && o->v;
+  bool any = o->q || o->k || o->v, all = o->q && o->k;
   if (t->synthetic && any)
     return tool_say("quality", TOOL_WRONG_INPUT, "--synthetic makes the tensors: no --q, --k, --v");
   if (!t->synthetic && !all)
-    return tool_say("quality", TOOL_WRONG_INPUT,
-                    "--q, --k and --v FILE are needed, or --synthetic; `pisa quality --help` tells "
-                    "more");
+    return tool_say(
+        "quality", TOOL_WRONG_INPUT,
+        "--q and --k FILE are needed, or --synthetic; `pisa quality --help` tells more");
   if (!t->synthetic && (t->between || o->tokens || o->seed))
     return tool_say("quality", TOOL_WRONG_INPUT, "%s needs --synthetic",
                     t->between  ? "--between"
@@ -117,6 +117,7 @@ static int check_rest(struct quality_options *o, const struct texts *t) {
                     (long long)o->tokens, 1 << 20);
   o->bnhd = t->layout && strcmp(t->layout, "bnhd") == 0;
   o->synthetic = t->synthetic != NULL;
+  o->every = o->every ? o->every : 1;
   o->tokens = o->tokens ? o->tokens : 4096;
   if (o->synthetic && !o->n_heads)
     o->n_heads = 1; /* head 0 */
@@ -128,7 +129,10 @@ bool quality_options_read(struct quality_options *o, int argc, char **argv, int 
   const struct args_option options[] = {
       {"--q", "FILE", "queries [B, H, Nq, D]: .npy or file.safetensors:name", ARGS_TEXT, &o->q, 0},
       {"--k", "FILE", "keys [B, Hk, Nk, D]", ARGS_TEXT, &o->k, 0},
-      {"--v", "FILE", "values [B, Hk, Nk, D]", ARGS_TEXT, &o->v, 0},
+      {"--v", "FILE", "values [B, Hk, Nk, D]; packs that select blocks need none", ARGS_TEXT, &o->v,
+       0},
+      {"--every", "N", "packs that select blocks: look at one query in N; else at all", ARGS_INT,
+       &o->every, 1},
       {"--name", "TEXT", "what the results call the tensors; else q's file", ARGS_TEXT, &o->name,
        0},
       {"--synthetic", "std=LIST", "instead of files: logits that spread so inside key blocks",
@@ -157,7 +161,9 @@ bool quality_options_read(struct quality_options *o, int argc, char **argv, int 
       "quality", "PACK...",
       "Compares packs with dense attention on the same tensors: relative L2 error, PSNR,\n"
       "how many of the heaviest key blocks the lists have, and the cost in FLOP. Packs with a\n"
-      "threshold are looked at with each threshold they have, in place of densities.",
+      "threshold are looked at with each threshold they have, in place of densities.\n"
+      "Of packs that select blocks: recall of the leaves with the largest softmax mass, the mass\n"
+      "that the lists capture, and its ratio to the best lists'.",
       options, sizeof options / sizeof *options};
   if (!args_parse_many(&command, argc, argv, &o->packs, code))
     return false;

@@ -5,6 +5,8 @@
 #include "runtime/tool/quality.h"
 
 static pisa_status check_method(const struct pisa_method *m, pisa_error *error) {
+  if (m->family == PISA_PYRAMID)
+    return PISA_OK;
   if (m->mask != PISA_MASK_NONE)
     return pisa_fail(error, PISA_UNSUPPORTED, "quality has no causal mask yet");
   if (m->query % QUALITY_GRANULE || m->key % QUALITY_GRANULE)
@@ -24,6 +26,10 @@ static pisa_status check_alike(const struct quality_packs *packs, const char *fi
                                pisa_error *error) {
   const struct pisa_method *m = &pack->chosen->method;
   int group = pisa_method_group(m);
+  if (m->family != packs->items[0].chosen->method.family)
+    return pisa_fail(error, PISA_INVALID_ARGUMENT,
+                     "of %s and %s only one selects blocks: compare packs of one method", first,
+                     path);
   if (m->head_dim == packs->head_dim && m->type == packs->type && group == packs->group)
     return PISA_OK;
   return pisa_fail(error, PISA_INVALID_ARGUMENT,

@@ -108,7 +108,7 @@ static pisa_status convert(const struct quality_options *o, const struct quality
 pisa_status quality_scene_read(const struct quality_options *o, const struct quality_packs *packs,
                                struct quality_scene *out, pisa_error *error) {
   struct array arrays[3] = {0};
-  const char *const paths[3] = {o->q, o->k, o->v};
+  const char *const paths[3] = {o->q, o->k, o->v ? o->v : o->k}; /* selections read no values */
   pisa_status status = PISA_OK;
   double scale = o->scale > 0 ? o->scale : 1 / sqrt(packs->head_dim);
   *out = (struct quality_scene){

@@ -5,6 +5,7 @@
 
 #include "runtime/cpu/convert.h"
 #include "runtime/cpu/parallel.h"
+#include "runtime/cpu/select_method.h"
 #include "runtime/tool/random.h"
 #include "runtime/tool/verify_select.h"
 
@@ -34,23 +35,8 @@ void select_note(struct verify_result *r, double *largest, double value) {
 
 struct selection select_of(const struct select_call *c) {
   const struct pisa_method *m = &c->module->method;
-  struct selection s = {.flat = m->flat || c->shape.is_flat,
-                        .causal = m->mask == PISA_MASK_CAUSAL,
-                        .keep = (int)m->keep,
-                        .start_nodes = c->test->steps ? m->decode_start_nodes : m->start_nodes,
-                        .score = (enum select_score)m->score,
-                        .reduce = (enum select_reduce)m->reduce,
-                        .previous = m->always_previous,
-                        .current = m->always_current,
-                        .scale = (double)c->shape.scale,
-                        .heads = pisa_method_group(m)};
-  for (int i = 0; i < m->n_always; i++) {
-    const struct pisa_always *always = &m->always[i];
-    s.always[s.n_always++] = always->kind == PISA_ALWAYS_LAST
-                                 ? (struct cpu_range){-always->end, 0}
-                                 : (struct cpu_range){always->begin, always->end};
-  }
-  return s;
+  return selection_of_method(m, m->flat || c->shape.is_flat, c->test->steps,
+                             (double)c->shape.scale);
 }
 
 static void compare_head(void *context, int thread, int64_t index) {

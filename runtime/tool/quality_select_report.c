@@ -1,0 +1,88 @@
+/* quality_select_report.c: a result in; a row of the table, or a JSON line, out. */
+#include <inttypes.h>
+#include <math.h>
+
+#include "runtime/tool/quality_select.h"
+
+static const char *type_name(const struct quality_scene *s) {
+  return s->type == PISA_BF16 ? "bf16" : "fp16";
+}
+
+void select_table_head(FILE *out, const struct select_set *set) {
+  const struct quality_scene *s = &set->scene;
+  fprintf(out,
+          "%s: %" PRId64 " key heads of %d, %" PRId64 " queries each, of %" PRId64
+          " one in %" PRId64 " looked at, %" PRId64 " keys, %s\n"
+          "%-*s %6s %6s %9s %9s %9s %9s %9s\n",
+          s->name, s->kv_heads, s->head_dim, s->heads / s->kv_heads, s->n_q, set->truth.every,
+          s->n_k, type_name(s), set->label_width, "pack", "leaf", "keep", "recall", "worst",
+          "captured", "ratio", "of flat");
+}
+
+/* The lowest recall of a key head. */
+static double worst_head(const struct select_result *r, const struct quality_scene *s) {
+  double worst = 1;
+  for (int64_t h = 0; h < s->kv_heads; h++)
+    worst = fmin(worst, r->heads[h].recall);
+  return worst;
+}
+
+void select_table_row(FILE *out, const struct select_result *r, const struct select_set *set) {
+  fprintf(out, "%-*s %6" PRId64 " %6" PRId64 " %9.4f %9.4f %9.4f %9.4f %9.4f\n", set->label_width,
+          r->pack->label, r->leaf, r->keep, r->all.recall, worst_head(r, &set->scene),
+          r->all.captured, r->all.ratio, r->flat_recall);
+  fflush(out);
+}
+
+/* ---- JSON ---- */
+
+static void text(FILE *out, const char *name, const char *value) {
+  fprintf(out, "\"%s\": \"", name);
+  for (const char *at = value; *at; at++) {
+    unsigned char c = (unsigned char)*at;
+    if (c == '"' || c == '\\')
+      fprintf(out, "\\%c", c);
+    else if (c < 0x20)
+      fprintf(out, "\\u%04x", c);
+    else
+      fputc(c, out);
+  }
+  fputs("\", ", out);
+}
+
+static void figures(FILE *out, const struct selection_quality *q) {
+  fprintf(out, "\"queries\": %" PRId64 ", \"recall\": %.5g, \"captured\": %.5g, \"ratio\": %.5g",
+          q->queries, q->recall, q->captured, q->ratio);
+}
+
+void select_json(FILE *out, const struct select_result *r, const struct select_set *set) {
+  const struct quality_scene *s = &set->scene;
+  fputc('{', out);
+  text(out, "spec", r->pack->pack->manifest.name);
+  text(out, "variant", r->pack->chosen->choices);
+  text(out, "tensors", s->name);
+  fprintf(out,
+          "\"shape\": {\"heads\": %" PRId64 ", \"kv_heads\": %" PRId64 ", \"Nq\": %" PRId64
+          ", \"Nk\": %" PRId64 ", \"D\": %d, \"type\": \"%s\"}, \"leaf\": %" PRId64
+          ", \"keep\": %" PRId64 ", \"every\": %" PRId64 ", ",
+          s->heads, s->kv_heads, s->n_q, s->n_k, s->head_dim, type_name(s), r->leaf, r->keep,
+          set->truth.every);
+  figures(out, &r->all);
+  fprintf(out, ", \"flat_recall\": %.5g, \"heads\": [", r->flat_recall);
+  int64_t group = s->heads / s->kv_heads;
+  for (int64_t h = 0; h < s->kv_heads; h++) {
+    const struct quality_head *where = &s->where[h * group];
+    fprintf(out, "%s{\"b\": %" PRId64 ", \"kv_head\": %" PRId64 ", ", h ? ", " : "", where->b,
+            where->h / group);
+    figures(out, &r->heads[h]);
+    fputc('}', out);
+  }
+  fputs("], \"positions\": [", out);
+  for (int b = 0; b < SELECT_BINS; b++) {
+    fprintf(out, "%s{", b ? ", " : "");
+    figures(out, &r->bins[b]);
+    fputc('}', out);
+  }
+  fputs("]}\n", out);
+  fflush(out);
+}
