@@ -4,10 +4,13 @@
 
 enum { TILE_ROWS = 64 }; /* of wgmma */
 
-/* Which query tile leaf_score has: the 64 rows of wgmma hold whole groups. */
+/* Heads of a query are a power of two of a tile's rows; of more than 16, 16 come at a time. */
 int plan_query_tile(const struct spec *spec) {
-  int group = spec->shape.heads / spec->shape.kv_heads;
-  return group < TILE_ROWS ? TILE_ROWS / group : 1;
+  enum { TILE_HEADS = 16 };
+  int heads = 1;
+  while (heads < TILE_HEADS && heads < spec->shape.heads / spec->shape.kv_heads)
+    heads *= 2;
+  return TILE_ROWS / heads;
 }
 
 const char *plan_why_not_clustered(const struct spec *spec) {
@@ -18,8 +21,8 @@ const char *plan_why_not_clustered(const struct spec *spec) {
     return "clusters are scored without a mask: they need mask causal and always current";
   if (keys != 64 && keys != 128)
     return "clusters exist for parents of 64 or 128 keys: leaf times group";
-  if (spec->shape.heads / spec->shape.kv_heads > TILE_ROWS)
-    return "clusters exist for at most 64 query heads per key head";
+  if (spec->route.start_nodes > spec->route.keep)
+    return "clusters exist for walks whose first level is kept whole: start at most keep, or root";
   return NULL;
 }
 
@@ -89,16 +92,34 @@ static struct plan_kernel plan_decode_attend(const struct plan_pyramid *p) {
   };
 }
 
+/* A row of running sums. */
+static struct plan_kernel plan_cluster(void) {
+  return (struct plan_kernel){.entry = "pisa_cluster", .threads = 1024, .smem_bytes = 256};
+}
+
+/* Warpgroups with two stages of key tiles each, as many as their registers allow: two accumulators
+   of half a tile, the queries and the next ones. Beside the stages barriers, a row of running sums
+   and items of all segments, 4096 of them. */
+static struct plan_kernel plan_leaf_score(const struct plan_pyramid *p) {
+  const int groups = p->head_dim <= 64 && !plan_is_mass(p) ? 4 : 3;
+  const int stages = groups * 2 * p->leaf * p->children * p->head_dim * 2;
+  return (struct plan_kernel){
+      .entry = "pisa_leaf_score",
+      .threads = 128 * groups,
+      .smem_bytes = stages + groups * 2 * 8 + 128 + 4097 * 4,
+  };
+}
+
 struct plan_pyramid plan_pyramid_choose(const struct spec *spec, const struct target *target) {
   struct plan_pyramid p = facts(spec);
   (void)target;
   p.build = (struct plan_kernel){.entry = "pisa_pyramid", .threads = 256};
   p.top = (struct plan_kernel){.entry = "pisa_pyramid_top", .threads = 256};
   p.walk = (struct plan_kernel){.entry = "pisa_walk", .threads = 640};
-  p.cluster = (struct plan_kernel){.entry = "pisa_cluster", .threads = 1024};
+  p.cluster = plan_cluster();
   p.scatter = (struct plan_kernel){.entry = "pisa_scatter", .threads = 256};
-  p.leaf_score = (struct plan_kernel){.entry = "pisa_leaf_score", .threads = 512};
-  p.pick = (struct plan_kernel){.entry = "pisa_pick", .threads = 256};
+  p.leaf_score = plan_leaf_score(&p);
+  p.pick = (struct plan_kernel){.entry = "pisa_pick", .threads = 128};
   p.flat_scan = plan_flat(&p);
   p.attend_blocks = (struct plan_kernel){.entry = "pisa_attend_blocks", .threads = 256};
   p.append = (struct plan_kernel){.entry = "pisa_append", .threads = 128};

@@ -1,0 +1,515 @@
+/* leaf_score: in go queries, images of leaves and the items of all segments; out come exact
+   log-sum-exps of leaves (cluster.h).
+
+       score = log2 sum over keys of a leaf of 2^(log2 e scale q . key), summed over heads
+
+   Persistent: every warpgroup takes items round robin, all of them in step, so that the queries of
+   a segment stay in L2. The keys of an item lie in shared memory, the next one's are on the way;
+   queries come from global memory straight into registers. Of every tile the product with the
+   first half of the keys is computed during the exponentials of the second half of the tile
+   before, that with the second half during those of the first: one product is in flight at any
+   time, and one accumulator is free for exponentials.
+
+       product   A0 | B0 | A1 | B1 | A2 ...
+       exp2           A0 | B0 | A1 | B1 ...
+
+   No maximum is subtracted. Sums too small or too large are done again with it, by the warp
+   (leaf_score_redo.c). */
+#include "compiler/kernels/leaf_score.h"
+
+#include <assert.h>
+#include <math.h>
+
+#include "compiler/kernels/kernels.h"
+#include "compiler/kernels/sequence.h"
+#include "compiler/sm90/frag_sum.h"
+#include "compiler/sm90/key_image.h"
+#include "compiler/sm90/scan.h"
+#include "compiler/sm90/sync.h"
+#include "compiler/sm90/tma.h"
+#include "compiler/sm90/wgmma.h"
+
+static const struct ir_arg leaf_score_args[] = {
+#define X(kind, name, meaning) {IR_ARG_##kind, #name},
+    PISA_LEAF_SCORE_ARGS(X)
+#undef X
+};
+
+enum { GROUP_WARPS = 4, BARRIER_BYTES = 8 };
+static const double log2_e = 1.4426950408889634;
+
+struct cursor { /* the tile whose queries are loaded next, and the item behind its item */
+  struct var number, tile, tiles, live;
+  struct var info, entry, start;   /* words of the item; one member's entry in each lane */
+  struct var offset_lo, offset_hi; /* item_query_offset */
+  struct var row;                  /* of the segment's first query number */
+  struct var next_segment, next_info, next_entry, next_start;
+};
+
+struct pipeline {
+  struct cursor cursor;
+  struct gather raw;
+  struct frag_a queries;
+  struct frag half[2];
+  struct aim aims[3]; /* of the tile in work, of that in flight, of that being loaded */
+  struct var is_new;  /* the tile being loaded is its item's first */
+  struct var keys, n_items;
+  struct var carry[MAX_PAIRS];
+};
+
+/* ---- items ---- */
+
+struct item item_load(struct ir *k, const struct leaf_score *a, val number, val segment) {
+  struct item item = {.segment = segment};
+  val group = udiv(k, segment, ARG(kv_heads));
+  item.kv_head = sub(k, segment, mul(k, group, ARG(kv_heads)));
+  item.first_query = mul(k, group, ARG(chunk));
+  val before = load(k, k->i32, at(k, a->prefix, mul_const(k, segment, WORD)), WORD);
+  val items = at_row(k, ARG(items), segment, mul_const(k, ARG(item_room), ITEM_BYTES));
+  val words = load(k, k->i32x4, at_row(k, items, sub(k, number, before), i32(k, ITEM_BYTES)), 16);
+  for (int i = 0; i < 4; i++)
+    item.word[i] = element(k, words, i, k->i32);
+  item.members = item_info(k, &item, 0, ITEM_MEMBERS_MASK);
+  item.kind = item_info(k, &item, ITEM_KIND_SHIFT, ITEM_KIND_MASK);
+  (void)a;
+  return item;
+}
+
+val item_info(struct ir *k, const struct item *item, int shift, int mask) {
+  return bit_and(k, shift_right(k, item->word[3], i32(k, shift)), i32(k, mask));
+}
+
+val item_entry(struct ir *k, const struct leaf_score *a, const struct item *item, val member) {
+  val index = add(k, item->word[2], member);
+  val row_bytes = mul_const(k, ARG(chunk), a->plan->keep * WORD);
+  val entries = at_row(k, ARG(entries), item->segment, row_bytes);
+  val is_cluster = is_eq(k, item->kind, i32(k, ITEM_CLUSTER));
+  return load_if(k, is_cluster, at_row(k, entries, index, i32(k, WORD)), index);
+}
+
+val item_query_offset(struct ir *k, const struct leaf_score *a, const struct item *item,
+                      val entry) {
+  val head = mul(k, widen(k, mul_const(k, item->kv_head, a->plan->group)), ARG(q_head));
+  val rows = mul(k, widen(k, item->first_query), ARG(q_token));
+  val packed = bit_not(k, is_null_pointer(k, ARG(k_starts)));
+  val query = add(k, item->first_query, bit_and(k, entry, i32(k, ENTRY_QUERY_MASK)));
+  val batch = choose(k, packed, i32(k, 0), udiv(k, query, ARG(n_q)));
+  val between = sub(k, ARG(q_batch), mul(k, widen(k, ARG(n_q)), ARG(q_token)));
+  return add(k, add(k, head, rows), mul(k, widen(k, batch), between));
+}
+
+val leaf_image(struct ir *k, const struct leaf_score *a, val kv_head, val leaf) {
+  val row = add(k, mul(k, widen(k, kv_head), widen(k, ARG(leaves))), widen(k, leaf));
+  return at(k, ARG(images), mul_const(k, row, key_image_bytes(a->plan->leaf, a->plan->head_dim)));
+}
+
+val tile_member(struct ir *k, const struct leaf_score *a, val tile, int r) {
+  val row = add_const(k, shift_right(k, a->lanes.lane, i32(k, 2)), 8 * r);
+  val in_warp = udiv(k, row, i32(k, a->head_rows));
+  val warps = add(k, mul_const(k, udiv(k, tile, i32(k, a->passes)), GROUP_WARPS), a->warp);
+  return add(k, mul_const(k, warps, a->warp_members), in_warp);
+}
+
+/* The segment of item |number|, not before |segment|. */
+static val segment_of(struct ir *k, const struct leaf_score *a, val segment, val number) {
+  struct var s = var_init(k, segment);
+  WHILE (k, is_le(k,
+                  load(k, k->i32,
+                       at(k, a->prefix, add_const(k, mul_const(k, get(k, s), WORD), WORD)), WORD),
+                  number)) {
+    set(k, s, add_const(k, get(k, s), 1));
+  }
+  return get(k, s);
+}
+
+/* ---- keys ---- */
+
+/* Bytes of a half that there are: the last images of all may end within it. */
+static val half_bytes(struct ir *k, const struct leaf_score *a, const struct item *item, int half) {
+  const int leaf_bytes = key_image_bytes(a->plan->leaf, a->plan->head_dim);
+  const int bytes = a->plan->children / 2 * leaf_bytes;
+  if (a->plan->children == 2)
+    return i32(k, bytes);
+  val heads = sub(k, ARG(kv_heads), item->kv_head);
+  val left = sub(k, mul(k, heads, ARG(leaves)), item->word[half]);
+  return mul_const(k, smin(k, left, i32(k, a->plan->children / 2)), leaf_bytes);
+}
+
+/* By the leader: both halves of the item |number| on their way to |stage|. */
+static void keys_load(struct ir *k, const struct leaf_score *a, val number, val segment,
+                      val stage) {
+  IF (k, a->leader) {
+    struct item item = item_load(k, a, number, segment);
+    val full = at(k, a->barriers, mul_const(k, stage, BARRIER_BYTES));
+    val to = add(k, a->keys, mul_const(k, stage, a->stage_bytes)), bytes[2];
+    for (int half = 0; half < 2; half++)
+      bytes[half] = half_bytes(k, a, &item, half);
+    mbarrier_expect(k, full, add(k, bytes[0], bytes[1]));
+    for (int half = 0; half < 2; half++) {
+      val there = shared_pointer(k, add_const(k, to, half * a->stage_bytes / 2));
+      tma_load_bytes(k, there, leaf_image(k, a, item.kv_head, item.word[half]), bytes[half], full);
+    }
+  }
+}
+
+/* ---- the cursor ---- */
+
+static val has_next(struct ir *k, const struct leaf_score *a, const struct cursor *c) {
+  return is_lt(k, add(k, get(k, c->number), a->stride), a->total);
+}
+
+/* Entry of the lane's member: lane i has warp member i mod n of tile i / n, up to 16 of an item. */
+static val lane_entry(struct ir *k, const struct leaf_score *a, const struct item *item) {
+  val n = i32(k, a->warp_members), tile = udiv(k, a->lanes.lane, n);
+  val in_warp = sub(k, a->lanes.lane, mul_const(k, tile, a->warp_members));
+  val warps = add(k, mul_const(k, tile, GROUP_WARPS), a->warp);
+  val member = add(k, mul_const(k, warps, a->warp_members), in_warp);
+  return item_entry(k, a, item, smin(k, member, add_const(k, item->members, -1)));
+}
+
+/* Words of item |number| and its entries, ahead of their use. */
+static void prefetch(struct ir *k, const struct leaf_score *a, const struct cursor *c, val number) {
+  val segment = segment_of(k, a, get(k, c->next_segment), number);
+  struct item item = item_load(k, a, number, segment);
+  set(k, c->next_segment, segment);
+  set(k, c->next_info, item.word[3]);
+  set(k, c->next_start, item.word[2]);
+  set(k, c->next_entry, lane_entry(k, a, &item));
+}
+
+/* What was prefetched becomes the item of the next tile; then the one behind it is. */
+static void enter_next(struct ir *k, const struct leaf_score *a, const struct cursor *c,
+                       val number) {
+  val group = udiv(k, get(k, c->next_segment), ARG(kv_heads));
+  struct item item = {.word = {[3] = get(k, c->next_info)}};
+  item.kv_head = sub(k, get(k, c->next_segment), mul(k, group, ARG(kv_heads)));
+  item.first_query = mul(k, group, ARG(chunk));
+  val members = item_info(k, &item, 0, ITEM_MEMBERS_MASK);
+  val tile_members = i32(k, GROUP_WARPS * a->warp_members);
+  val up = add_const(k, members, GROUP_WARPS * a->warp_members - 1);
+  set(k, c->number, number);
+  set(k, c->tile, i32(k, 0));
+  set(k, c->tiles, mul_const(k, udiv(k, up, tile_members), a->passes));
+  set(k, c->info, item.word[3]);
+  set(k, c->start, get(k, c->next_start));
+  set(k, c->entry, get(k, c->next_entry));
+  set(k, c->row, add(k, mul(k, item.kv_head, ARG(queries)), item.first_query));
+  val offset = item_query_offset(k, a, &item, get(k, c->next_entry));
+  set(k, c->offset_lo, narrow(k, offset));
+  set(k, c->offset_hi, narrow(k, shift_right(k, offset, i64(k, 32))));
+  IF (k, has_next(k, a, c)) {
+    prefetch(k, a, c, add(k, number, a->stride));
+  }
+}
+
+static struct cursor cursor_new(struct ir *k) {
+  struct cursor c;
+  struct var *all[] = {&c.number,    &c.tile,       &c.tiles,        &c.live,      &c.info,
+                       &c.entry,     &c.start,      &c.offset_lo,    &c.offset_hi, &c.row,
+                       &c.next_info, &c.next_entry, &c.next_segment, &c.next_start};
+  for (unsigned i = 0; i < sizeof all / sizeof *all; i++)
+    *all[i] = var_init(k, i32(k, 0));
+  set(k, c.live, i32(k, 1));
+  return c;
+}
+
+static val pointer_offset(struct ir *k, const struct cursor *c) {
+  val pair = pack2(k, get(k, c->offset_lo), get(k, c->offset_hi));
+  return OP(k, "llvm.bitcast", k->i64, "", pair);
+}
+
+/* ---- tiles ---- */
+
+/* Entry of the thread's row r in the cursor's tile. */
+static val row_entry(struct ir *k, const struct leaf_score *a, const struct cursor *c, int r) {
+  val row = add_const(k, shift_right(k, a->lanes.lane, i32(k, 2)), 8 * r);
+  val in_warp = udiv(k, row, i32(k, a->head_rows));
+  val tile = udiv(k, get(k, c->tile), i32(k, a->passes));
+  return warp_read(k, get(k, c->entry), add(k, mul_const(k, tile, a->warp_members), in_warp));
+}
+
+/* Where the lane's scores of the cursor's tile go. */
+static void take_aim(struct ir *k, const struct leaf_score *a, const struct cursor *c,
+                     const struct aim *to, const val entry[FRAG_ROWS]) {
+  struct item item = {.word = {[3] = get(k, c->info)}};
+  val kind = item_info(k, &item, ITEM_KIND_SHIFT, ITEM_KIND_MASK);
+  val is_second = is_ne(k, bit_and(k, a->lanes.lane, i32(k, 1)), i32(k, 0));
+  val lower = is_ne(k, bit_and(k, a->lanes.lane, i32(k, 2)), i32(k, 0));
+  val mine = choose(k, lower, entry[1], entry[0]), second = widen_bool(k, is_second);
+  val member = choose(k, lower, tile_member(k, a, get(k, c->tile), 1),
+                      tile_member(k, a, get(k, c->tile), 0));
+  val is_there = both(k, is_ne(k, get(k, c->live), i32(k, 0)),
+                      is_lt(k, member, item_info(k, &item, 0, ITEM_MEMBERS_MASK)));
+  val in_k = shift_right(k, mine, i32(k, ENTRY_SLOT_SHIFT));
+  val slot = add(k, mul_const(k, in_k, a->plan->children), second);
+  if (cluster_has_singles(a->plan)) {
+    val other = item_info(k, &item, ITEM_SLOT_SHIFT, ITEM_SLOT_MASK);
+    val is_single = is_eq(k, kind, i32(k, ITEM_SINGLE));
+    slot = choose(k, is_single, choose(k, is_second, other, i32(k, 1)), slot);
+    is_there = both(k, is_there, is_ne(k, slot, i32(k, ITEM_NO_SLOT)));
+  }
+  if (plan_is_mass(a->plan)) {
+    val is_near = is_eq(k, kind, i32(k, ITEM_NEAR));
+    slot = choose(k, is_near, add_const(k, second, a->plan->keep * a->plan->children), slot);
+    set(k, to->is_near, widen_bool(k, is_near));
+    val past = add_const(k, item_info(k, &item, ITEM_PAST_SHIFT, ITEM_PAST_MASK), 1);
+    val shift = sub(k, past, get(k, c->start));
+    for (int r = 0; r < FRAG_ROWS; r++)
+      set(k, to->past[r], add(k, bit_and(k, entry[r], i32(k, ENTRY_QUERY_MASK)), shift));
+  }
+  val row = add(k, get(k, c->row), bit_and(k, mine, i32(k, ENTRY_QUERY_MASK)));
+  val at = add(k, mul_const(k, row, a->slots), slot);
+  set(k, to->at, choose(k, is_there, at, i32(k, -1)));
+  val number = shift_left(k, get(k, c->number), i32(k, TILE_SHIFT));
+  set(k, to->name, bit_or(k, number, get(k, c->tile)));
+}
+
+/* The rows of the cursor's tile on their way to registers, at one place of the code and whatever
+   there is: a load within a branch waits where the branches meet. */
+static void queries_load(struct ir *k, const struct leaf_score *a, const struct cursor *c,
+                         const struct gather *raw, const val entry[FRAG_ROWS]) {
+  val base = at(k, a->q, pointer_offset(k, c)), token = narrow(k, ARG(q_token));
+  for (int r = 0; r < FRAG_ROWS; r++) {
+    val row = at_row(k, base, bit_and(k, entry[r], i32(k, ENTRY_QUERY_MASK)), token);
+    if (a->head_rows == WARP_ROWS) {
+      val head = add_const(k, a->head, 8 * r);
+      if (a->passes == 2)
+        head = add(k, head, mul_const(k, bit_and(k, get(k, c->tile), i32(k, 1)), WARP_ROWS));
+      val last = i32(k, a->plan->group - 1), from = smin(k, head, last);
+      if (a->plan->group == WARP_ROWS)
+        row = r ? at(k, row, mul_const(k, ARG(q_head), 8)) : row;
+      else
+        row = at(k, row, mul(k, widen(k, sub(k, from, smin(k, a->head, last))), ARG(q_head)));
+    }
+    gather_load(k, raw, r, row);
+  }
+}
+
+/* Moves to the next tile, if there is one, and loads its queries, or again the last one's. */
+static void take(struct ir *k, const struct leaf_score *a, const struct pipeline *p) {
+  const struct cursor *c = &p->cursor;
+  IF (k, is_ge(k, get(k, c->tile), get(k, c->tiles))) {
+    IF (k, has_next(k, a, c)) {
+      enter_next(k, a, c, add(k, get(k, c->number), a->stride));
+    }
+    ELSE (k) {
+      set(k, c->live, i32(k, 0));
+      set(k, c->tile, add_const(k, get(k, c->tiles), -1));
+    }
+  }
+  val entry[FRAG_ROWS] = {row_entry(k, a, c, 0), row_entry(k, a, c, 1)};
+  take_aim(k, a, c, &p->aims[2], entry);
+  queries_load(k, a, c, &p->raw, entry);
+  val is_first =
+      both(k, is_eq(k, get(k, c->tile), i32(k, 0)), is_ne(k, get(k, c->live), i32(k, 0)));
+  set(k, p->is_new, widen_bool(k, is_first));
+  set(k, c->tile, add_const(k, get(k, c->tile), 1));
+}
+
+/* The keys of the item that the loaded tile begins; the next one's follow into the other stage. */
+static void enter_keys(struct ir *k, const struct leaf_score *a, const struct pipeline *p) {
+  const struct cursor *c = &p->cursor;
+  val n = get(k, p->n_items), stage = bit_and(k, n, i32(k, 1));
+  IF (k, has_next(k, a, c)) {
+    keys_load(k, a, add(k, get(k, c->number), a->stride), get(k, c->next_segment),
+              bit_xor(k, stage, i32(k, 1)));
+  }
+  val parity = bit_and(k, shift_right(k, n, i32(k, 1)), i32(k, 1));
+  mbarrier_wait(k, at(k, a->barriers, mul_const(k, stage, BARRIER_BYTES)), parity);
+  set(k, p->keys, add(k, a->keys, mul_const(k, stage, a->stage_bytes)));
+  set(k, p->n_items, add_const(k, n, 1));
+}
+
+static void multiply(struct ir *k, const struct leaf_score *a, const struct pipeline *p, int half) {
+  const int d = a->plan->head_dim;
+  struct operand keys = key_image_operand(k, get(k, p->keys), half * a->half_keys, d);
+  wgmma_fence(k);
+  wgmma_rs(k, &p->half[half], WGMMA_FRESH, &p->queries, 0, &keys, d / K_STEP);
+  wgmma_commit(k);
+}
+
+static void wait_for(struct ir *k, const struct pipeline *p, int half) {
+  const struct frag_a *const kept[] = {&p->queries};
+  wgmma_wait(k, 0, &p->half[half], 1, kept);
+}
+
+/* Keys of the own leaf behind the query. */
+static void mask_near(struct ir *k, const struct leaf_score *a, const struct frag *f,
+                      const struct aim *aim) {
+  IF (k, is_ne(k, get(k, aim->is_near), i32(k, 0))) {
+    val column = frag_lane_column(k, &a->lanes);
+    for (int i = 0; i < a->plan->leaf / 2; i++) {
+      val end = sub(k, get(k, aim->past[frag_row_of(i)]), column);
+      val seen = is_lt(k, i32(k, frag_column_of(i)), end);
+      set(k, f->r[i], choose(k, seen, get(k, f->r[i]), f32(k, -INFINITY)));
+    }
+  }
+}
+
+/* Sums of the leaves of a half, of this thread. */
+static void half_sums(struct ir *k, const struct leaf_score *a, const struct frag *f, int half,
+                      struct rowval *sum) {
+  const int leaves = a->plan->children / 2;
+  for (int i = 0; i < leaves; i++)
+    sum[half * leaves + i] = frag_exp2_sum(k, f, i * a->plan->leaf, a->plan->leaf, a->log2_scale);
+}
+
+/* Sums -> scores of a tile. */
+static void finish(struct ir *k, const struct leaf_score *a, const struct pipeline *p,
+                   const struct rowval *sum) {
+  struct var score[MAX_PAIRS];
+  val safe = {0};
+  for (int i = 0; i < a->pairs; i++) {
+    const struct rowval *x = sum + 2 * i;
+    val each[4] = {x[0].r[0], x[1].r[0], x[0].r[1], x[1].r[1]};
+    val mine = quad_sum_each(k, each, &a->lanes), is_safe = frag_sum_is_safe(k, mine);
+    safe = i ? both(k, safe, is_safe) : is_safe;
+    score[i] = var_init(k, log2_approx(k, mine));
+  }
+  IF (k, is_ne(k, warp_ballot(k, bit_not(k, safe)), i32(k, 0))) {
+    leaf_score_redo(k, a, get(k, p->aims[0].name), score);
+  }
+  val value[MAX_PAIRS];
+  for (int i = 0; i < a->pairs; i++) /* nan: no score */
+    value[i] = maximum(k, get(k, score[i]), f32(k, -INFINITY));
+  aim_write(k, a, &p->aims[0], value, p->carry);
+}
+
+/* One tile: its second half is multiplied, the next one's first half too. */
+static void pass(struct ir *k, const struct leaf_score *a, const struct pipeline *p) {
+  struct rowval sum[MAX_LEAVES];
+  wait_for(k, p, 0);
+  multiply(k, a, p, 1);
+  half_sums(k, a, &p->half[0], 0, sum);
+  wait_for(k, p, 1);
+  aim_copy(k, a, &p->aims[0], &p->aims[1]);
+  IF (k, is_ne(k, get(k, p->is_new), i32(k, 0))) {
+    group_sync(k, a->group); /* all warps have read the stage that is written next */
+    enter_keys(k, a, p);
+  }
+  aim_copy(k, a, &p->aims[1], &p->aims[2]);
+  gather_fragment(k, &p->queries, &p->raw, a->zero);
+  multiply(k, a, p, 0); /* past the last tile that one again: nothing is stored */
+  take(k, a, p);
+  if (plan_is_mass(a->plan))
+    mask_near(k, a, &p->half[1], &p->aims[0]);
+  half_sums(k, a, &p->half[1], 1, sum);
+  finish(k, a, p, sum);
+}
+
+static struct pipeline pipeline_new(struct ir *k, const struct leaf_score *a) {
+  struct pipeline p = {.cursor = cursor_new(k),
+                       .raw = gather_new(k, a->plan->head_dim),
+                       .queries = frag_a_new(k, a->plan->head_dim),
+                       .is_new = var_init(k, i32(k, 0)),
+                       .keys = var_init(k, a->keys),
+                       .n_items = var_init(k, i32(k, 0))};
+  for (int i = 0; i < 2; i++)
+    p.half[i] = frag_new(k, a->half_keys);
+  for (int i = 0; i < 3; i++)
+    p.aims[i] = aim_new(k, a);
+  for (int i = 0; i < a->pairs; i++)
+    p.carry[i] = var_init(k, f32(k, 0));
+  return p;
+}
+
+/* All items of this warpgroup, from |first| on; there is one. */
+static void work(struct ir *k, const struct leaf_score *a, val first) {
+  struct pipeline p = pipeline_new(k, a);
+  struct var running = var_init(k, i32(k, 1));
+  prefetch(k, a, &p.cursor, first);
+  keys_load(k, a, first, get(k, p.cursor.next_segment), i32(k, 0));
+  enter_next(k, a, &p.cursor, first);
+  take(k, a, &p);
+  enter_keys(k, a, &p);
+  aim_copy(k, a, &p.aims[1], &p.aims[2]);
+  gather_fragment(k, &p.queries, &p.raw, a->zero);
+  multiply(k, a, &p, 0);
+  take(k, a, &p);
+  WHILE (k, is_ne(k, get(k, running), i32(k, 0))) {
+    set(k, running, get(k, p.cursor.live));
+    pass(k, a, &p);
+  }
+  wait_for(k, &p, 0);
+}
+
+/* ---- the kernel ---- */
+
+/* Items before each segment, and of all, to shared memory; by all threads. */
+static val count_items(struct ir *k, const struct leaf_score *a, val scratch) {
+  const int threads = a->plan->leaf_score.threads;
+  struct var sum = var_init(k, i32(k, 0));
+  FOR_STEP(k, base, i32(k, 0), ARG(segments), i32(k, threads)) {
+    val segment = add(k, base, thread_index(k)), is_there = is_lt(k, segment, ARG(segments));
+    val n = load_if(k, is_there, at_row(k, ARG(n_items), segment, i32(k, WORD)), i32(k, 0));
+    val before, total;
+    cta_scan(k, 1, &n, &before, &total, scratch, threads / 32, &a->lanes);
+    IF (k, is_there) {
+      store(k, add(k, get(k, sum), before), at(k, a->prefix, mul_const(k, segment, WORD)), WORD);
+    }
+    set(k, sum, add(k, get(k, sum), total));
+  }
+  IF (k, is_eq(k, thread_index(k), i32(k, 0))) {
+    store(k, get(k, sum), at(k, a->prefix, mul_const(k, ARG(segments), WORD)), WORD);
+  }
+  return get(k, sum);
+}
+
+/* The thread's head in a first tile, and where its rows of q begin. */
+static void find_head(struct ir *k, struct leaf_score *a) {
+  val row = shift_right(k, a->lanes.lane, i32(k, 2));
+  a->head = bit_and(k, row, i32(k, a->head_rows - 1));
+  val from = smin(k, a->head, i32(k, a->plan->group - 1));
+  val lane = widen(k, gather_lane_offset(k, &a->lanes));
+  a->q = at(k, ARG(q), add(k, mul(k, widen(k, from), ARG(q_head)), lane));
+}
+
+/* Shared memory: stages of all warpgroups, their barriers, running sums, prefix. */
+static struct leaf_score leaf_score_new(struct ir *k, const struct plan_pyramid *plan) {
+  const int groups = plan->leaf_score.threads / 128, keys = plan->leaf * plan->children;
+  struct leaf_score a = {.plan = plan, .lanes = lanes_new(k)};
+  a.head_rows = cluster_head_rows(plan);
+  a.passes = cluster_passes(plan);
+  a.pairs = plan->children / 2;
+  a.half_keys = keys / 2;
+  a.slots = cluster_slots(plan);
+  a.warp_members = WARP_ROWS / a.head_rows;
+  a.stage_bytes = key_image_bytes(keys, plan->head_dim);
+  a.group = lanes_warpgroup(k, &a.lanes);
+  a.warp = bit_and(k, a.lanes.warp, i32(k, GROUP_WARPS - 1));
+  a.leader = is_eq(k, bit_and(k, thread_index(k), i32(k, 127)), i32(k, 0));
+  a.log2_scale = mul(k, ARG(scale), f32(k, log2_e));
+  a.zero = gather_zero(k, ARG(q));
+  const int stages = groups * STAGES * a.stage_bytes, barriers = groups * STAGES * BARRIER_BYTES;
+  val mine = mul_const(k, a.group, STAGES * a.stage_bytes);
+  a.keys = add(k, shared_address(k, k->smem), mine);
+  a.barriers = at(k, at_const(k, k->smem, stages), mul_const(k, a.group, STAGES * BARRIER_BYTES));
+  a.prefix = at_const(k, k->smem, stages + barriers + scan_bytes(1));
+  assert(plan->leaf_score.smem_bytes >=
+         stages + barriers + scan_bytes(1) + (CLUSTER_MAX_SEGMENTS + 1) * WORD);
+  return a;
+}
+
+void kernel_leaf_score(struct ir *k, const struct plan_pyramid *plan) {
+  assert(cluster_can(plan));
+  ir_set_half(k, plan->type == TYPE_FP16);
+  kernel_begin(k, PISA_LEAF_SCORE_N_ARGS, leaf_score_args);
+  struct leaf_score a = leaf_score_new(k, plan);
+  const int groups = plan->leaf_score.threads / 128;
+  IF (k, is_eq(k, thread_index(k), i32(k, 0))) {
+    for (int i = 0; i < groups * STAGES; i++)
+      mbarrier_init(k, at_const(k, k->smem, groups * STAGES * a.stage_bytes + i * BARRIER_BYTES),
+                    1);
+    mbarrier_init_done(k);
+  }
+  launch_handover(k);
+  find_head(k, &a);
+  a.total = count_items(k, &a, at_const(k, a.prefix, -scan_bytes(1)));
+  a.stride = mul_const(k, cta_count(k), groups);
+  cta_sync(k);
+  val first = add(k, mul(k, a.group, cta_count(k)), cta_index(k));
+  IF (k, is_lt(k, first, a.total)) {
+    work(k, &a, first);
+  }
+  kernel_end(k, plan->leaf_score.entry, plan->leaf_score.threads, 1);
+}
