@@ -24,11 +24,14 @@ static void default_always(const struct checker *c, struct spec *spec) {
     spec->route.always_blocks = ALWAYS_DIAGONAL;
 }
 
-/* As many queries as fill the 64 rows of a tile with their heads. */
+/* As many queries as fill the 64 rows of a tile with their heads, in powers of two, of which a tile
+   has 16 at once. */
 static int default_query_tile(const struct spec *spec) {
-  enum { TILE_ROWS = 64 };
-  int group = spec->shape.kv_heads > 0 ? spec->shape.heads / spec->shape.kv_heads : 1;
-  return group > 0 && group < TILE_ROWS ? TILE_ROWS / group : 1;
+  enum { TILE_ROWS = 64, TILE_HEADS = 16 };
+  int heads = 1;
+  while (heads < TILE_HEADS && heads * spec->shape.kv_heads < spec->shape.heads)
+    heads *= 2;
+  return TILE_ROWS / heads;
 }
 
 static void default_route(const struct checker *c, struct spec *spec) {

@@ -155,7 +155,7 @@ static inline bool plan_is_mass(const struct plan_pyramid *p) {
 enum { PLAN_PYRAMID_KERNELS = 13 };
 int plan_pyramid_kernels(const struct plan_pyramid *p,
                          const struct plan_kernel *out[PLAN_PYRAMID_KERNELS]);
-/* Queries that fill a tile of 64 rows with the heads of a key head, one at least. */
+/* Queries that fill a tile of 64 rows with the heads of a key head. */
 int plan_query_tile(const struct spec *spec);
 /* Why leaves cannot be scored in clusters of queries; NULL when they can. */
 const char *plan_why_not_clustered(const struct spec *spec);
