@@ -71,7 +71,7 @@ extern const int select_n_cases;
 
 /* ---- arrays ---- */
 
-struct select_sequence {
+struct verify_sequence {
   int64_t first, n_q;       /* its queries: row |first| of packed arrays, 0 of the others */
   int64_t k_first, k_begin; /* its keys: the same; where they are counted from (pyramid.def) */
   int64_t room, keys;
@@ -87,7 +87,7 @@ struct select_arrays {
   int64_t page; /* 0: no pages */
   struct verify_tensor q, k, v;
   int64_t batch;
-  struct select_sequence sequence[SELECT_MAX_BATCH];
+  struct verify_sequence sequence[SELECT_MAX_BATCH];
   int32_t *pages; /* [batch, page_columns] */
   int64_t page_columns;
 };

@@ -25,16 +25,16 @@ static void place_sequences(struct select_call *c) {
   a->packed = test->q_starts != NULL;
   a->batch = test->batch;
   for (int64_t b = 0; b < test->batch; b++) {
-    struct select_sequence *s = &a->sequence[b];
+    struct verify_sequence *s = &a->sequence[b];
     if (a->packed) {
-      *s = (struct select_sequence){.first = test->q_starts[b],
+      *s = (struct verify_sequence){.first = test->q_starts[b],
                                     .n_q = test->q_starts[b + 1] - test->q_starts[b],
                                     .k_first = test->k_starts[b],
                                     .k_begin = test->k_starts[b],
                                     .room = test->k_starts[b + 1] - test->k_starts[b]};
       s->keys = s->room;
     } else {
-      *s = (struct select_sequence){.n_q = test->n_q,
+      *s = (struct verify_sequence){.n_q = test->n_q,
                                     .k_begin = b * c->request.n_k,
                                     .room = c->request.n_k,
                                     .keys = last_keys(test, b, c->request.n_k)};

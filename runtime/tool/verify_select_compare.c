@@ -15,7 +15,7 @@ struct select_sample { /* query |n| of head |head| */
   int64_t head, n;
 };
 
-struct select_job {
+struct comparison_job {
   struct select_comparison all;
   struct select_head *heads; /* [B Hk] */
   struct select_sample *samples;
@@ -35,12 +35,12 @@ void select_note(struct verify_result *r, double *largest, double value) {
 
 struct selection select_of(const struct select_call *c) {
   const struct pisa_method *m = &c->module->method;
-  return selection_of_method(m, m->flat || c->shape.is_flat, c->test->steps,
-                             (double)c->shape.scale);
+  bool flat = c->shape.is_decode ? m->flat : c->shape.is_flat;
+  return selection_of_method(m, flat, c->shape.is_decode, (double)c->shape.scale);
 }
 
 static void compare_head(void *context, int thread, int64_t index) {
-  struct select_job *job = context;
+  struct comparison_job *job = context;
   const struct select_comparison *c = &job->all;
   struct select_head *head = &job->heads[index];
   (void)thread;
@@ -71,10 +71,10 @@ static bool compare_row(const struct select_comparison *c, struct select_row *ro
 }
 
 static void compare_sample(void *context, int thread, int64_t index) {
-  struct select_job *job = context;
+  struct comparison_job *job = context;
   const struct select_comparison *c = &job->all;
   const struct select_head *head = &job->heads[job->samples[index].head];
-  const struct select_sequence *s = &c->call->arrays.sequence[head->b];
+  const struct verify_sequence *s = &c->call->arrays.sequence[head->b];
   int64_t n = job->samples[index].n;
   size_t D = (size_t)c->call->module->method.head_dim;
   (void)thread;
@@ -109,7 +109,7 @@ static int64_t sample_count(const struct select_comparison *c, int64_t all) {
 }
 
 /* All rows, or a seeded sample with the first and the last one. */
-static bool choose_samples(struct select_job *job) {
+static bool choose_samples(struct comparison_job *job) {
   const struct select_comparison *c = &job->all;
   const struct select_arrays *a = &c->call->arrays;
   int64_t all = select_rows(c->call), kept = 0, kv_heads = c->call->request.kv_heads;
@@ -132,7 +132,7 @@ static bool choose_samples(struct select_job *job) {
   return job->samples != NULL;
 }
 
-static bool make_heads(struct select_job *job) {
+static bool make_heads(struct comparison_job *job) {
   const struct select_comparison *c = &job->all;
   const struct pisa_method *m = &c->call->module->method;
   int64_t n = c->call->arrays.batch * c->call->request.kv_heads;
@@ -145,7 +145,7 @@ static bool make_heads(struct select_job *job) {
   return job->heads != NULL;
 }
 
-static void close_job(struct select_job *job) {
+static void close_job(struct comparison_job *job) {
   const struct select_call *call = job->all.call;
   for (int64_t i = 0; job->heads && i < call->arrays.batch * call->request.kv_heads; i++) {
     pyramid_free(&job->heads[i].pyramid);
@@ -157,7 +157,7 @@ static void close_job(struct select_job *job) {
 
 bool select_compare(const struct select_call *call, const struct select_outputs *outputs,
                     struct verify_result *result) {
-  struct select_job job = {
+  struct comparison_job job = {
       .all = {.call = call, .outputs = outputs, .selection = select_of(call), .result = result}};
   bool ok = make_heads(&job) && choose_samples(&job);
   if (ok) {

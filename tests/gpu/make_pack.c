@@ -35,10 +35,47 @@
   .blocks = "query=64 key=64 lists=union",                                                         \
   .code = "heads=4 kv_heads=2 head_dim=64 type=bf16 query=64 key=64 lists=union\n"
 
+#define SELECT(heads, mask_and_type, sizes, route)                                                 \
+  .shape = heads " " mask_and_type, .pyramid = sizes, .select = route,                             \
+  .code = heads " " mask_and_type " " sizes " " route "\n"
+#define CAUSAL(type) "type=" type " mask=causal"
+#define WALK(score, reduce, keep, stage)                                                           \
+  "pyramid score=" score " reduce=" reduce " keep=" keep " start=0 leaf_stage=" stage              \
+  " query_tile=4"
+#define OPEN_SHAPE "heads=4 kv_heads=2 head_dim=64 type=bf16 mask=none"
+#define OPEN_SIZES "leaf=32 group=2 page=0"
+#define OPEN_ROUTE WALK("lse", "sum", "5", "clustered")
+#define SMALL_HEADS "heads=4 kv_heads=2 head_dim=64"
+
 static const struct {
   const char *name;
   struct sample_spec spec;
 } specs[] = {
+    {"walk",
+     {SELECT(SMALL_HEADS, CAUSAL("bf16"), "leaf=64 group=2 page=0",
+             WALK("lse", "sum", "8", "clustered"))}},
+    {"walk_fused",
+     {SELECT(SMALL_HEADS, CAUSAL("fp16"), "leaf=32 group=4 page=0",
+             WALK("half_variance", "max", "6", "fused")),
+      .below = "below tokens=4096 use=flat\n"}},
+    {"walk_mass",
+     {SELECT("heads=3 kv_heads=1 head_dim=128", CAUSAL("bf16"), "leaf=16 group=2 page=0",
+             WALK("lse", "mass", "4", "clustered")),
+      .phases = "prefill"}},
+    {"walk_paged",
+     {SELECT(SMALL_HEADS, CAUSAL("bf16"), "leaf=64 group=2 page=16",
+             WALK("lse", "lse", "8", "fused"))}},
+    {"flat",
+     {SELECT(SMALL_HEADS, CAUSAL("bf16"), "leaf=64 group=2 page=0",
+             "flat score=mean reduce=sum keep=8 start=0 leaf_stage=fused "
+             "query_tile=4")}},
+    {"walk_open",
+     {.shape = OPEN_SHAPE,
+      .pyramid = OPEN_SIZES,
+      .select = OPEN_ROUTE,
+      .code = OPEN_SHAPE " " OPEN_SIZES " " OPEN_ROUTE " always none\n",
+      .always = "",
+      .phases = "prefill"}},
     {"hybrid", {.always = "always range=60..70\nalways last=1\n"}},
     {"taylor0", {.attend = ATTEND("taylor_0", "zeroth_order")}},
     {"drop", {.attend = "selected=exact rest=drop", .route = MEAN}},

@@ -16,7 +16,6 @@ enum { MAX_D = 128, MAX_ROWS = 128, PARTS = 8 };
 
 /* The running kernel's: one runs at a time. */
 extern struct model_build model_now;
-void model_enter(const struct model_build *build);
 /* The first of |grid| CTAs that works on head |bh|: they take equal ranges of the |blocks| blocks
    of each of |heads| heads. */
 int64_t model_first_cta(int64_t bh, int64_t blocks, int64_t heads, int64_t grid);

@@ -16,7 +16,29 @@
 
 enum { SMS = 5, MAX_ARGS = 48, MAX_LAUNCHES = 16, GRAIN = 4096 };
 
-enum kernel { STATISTICS, RESIDUAL, ROUTE, ATTEND, EDGE, DENSE, DENSE_EDGE, N_KERNELS };
+enum kernel {
+  STATISTICS,
+  RESIDUAL,
+  ROUTE,
+  ATTEND,
+  EDGE,
+  DENSE,
+  DENSE_EDGE,
+  PYRAMID,
+  PYRAMID_TOP,
+  WALK,
+  CLUSTER,
+  SCATTER,
+  LEAF_SCORE,
+  PICK,
+  FLAT,
+  ATTEND_BLOCKS,
+  APPEND,
+  DECODE,
+  DECODE_ATTEND,
+  DECODE_MERGE,
+  N_KERNELS
+};
 
 /* Handles the driver gives out. */
 struct CUmod_st {
@@ -48,17 +70,31 @@ static int calls; /* of the whole method */
 
 /* Bytes of every parameter of a kernel. */
 #define BYTES(kind, name, meaning) BYTES_##kind,
-enum { BYTES_MAP = 128, BYTES_PTR = 8, BYTES_I32 = 4, BYTES_F32 = 4 };
+enum { BYTES_MAP = 128, BYTES_PTR = 8, BYTES_I64 = 8, BYTES_I32 = 4, BYTES_F32 = 4 };
 static const struct {
   const char *entry;
   int n, bytes[MAX_ARGS];
-} kernels[N_KERNELS] = {{"pisa_statistics", PISA_STATISTICS_N_ARGS, {PISA_STATISTICS_ARGS(BYTES)}},
-                        {"pisa_residual", PISA_RESIDUAL_N_ARGS, {PISA_RESIDUAL_ARGS(BYTES)}},
-                        {"pisa_route", PISA_ROUTE_N_ARGS, {PISA_ROUTE_ARGS(BYTES)}},
-                        {"pisa_attend", PISA_ATTEND_N_ARGS, {PISA_ATTEND_ARGS(BYTES)}},
-                        {"pisa_attend_edge", PISA_ATTEND_N_ARGS, {PISA_ATTEND_ARGS(BYTES)}},
-                        {"pisa_dense", PISA_ATTEND_N_ARGS, {PISA_ATTEND_ARGS(BYTES)}},
-                        {"pisa_dense_edge", PISA_ATTEND_N_ARGS, {PISA_ATTEND_ARGS(BYTES)}}};
+} kernels[N_KERNELS] = {
+    {"pisa_statistics", PISA_STATISTICS_N_ARGS, {PISA_STATISTICS_ARGS(BYTES)}},
+    {"pisa_residual", PISA_RESIDUAL_N_ARGS, {PISA_RESIDUAL_ARGS(BYTES)}},
+    {"pisa_route", PISA_ROUTE_N_ARGS, {PISA_ROUTE_ARGS(BYTES)}},
+    {"pisa_attend", PISA_ATTEND_N_ARGS, {PISA_ATTEND_ARGS(BYTES)}},
+    {"pisa_attend_edge", PISA_ATTEND_N_ARGS, {PISA_ATTEND_ARGS(BYTES)}},
+    {"pisa_dense", PISA_ATTEND_N_ARGS, {PISA_ATTEND_ARGS(BYTES)}},
+    {"pisa_dense_edge", PISA_ATTEND_N_ARGS, {PISA_ATTEND_ARGS(BYTES)}},
+    {"pisa_pyramid", PISA_PYRAMID_N_ARGS, {PISA_PYRAMID_ARGS(BYTES)}},
+    {"pisa_pyramid_top", PISA_PYRAMID_TOP_N_ARGS, {PISA_PYRAMID_TOP_ARGS(BYTES)}},
+    {"pisa_walk", PISA_WALK_N_ARGS, {PISA_WALK_ARGS(BYTES)}},
+    {"pisa_cluster", PISA_CLUSTER_N_ARGS, {PISA_CLUSTER_ARGS(BYTES)}},
+    {"pisa_scatter", PISA_SCATTER_N_ARGS, {PISA_SCATTER_ARGS(BYTES)}},
+    {"pisa_leaf_score", PISA_LEAF_SCORE_N_ARGS, {PISA_LEAF_SCORE_ARGS(BYTES)}},
+    {"pisa_pick", PISA_PICK_N_ARGS, {PISA_PICK_ARGS(BYTES)}},
+    {"pisa_flat", PISA_FLAT_N_ARGS, {PISA_FLAT_ARGS(BYTES)}},
+    {"pisa_attend_blocks", PISA_ATTEND_BLOCKS_N_ARGS, {PISA_ATTEND_BLOCKS_ARGS(BYTES)}},
+    {"pisa_append", PISA_APPEND_N_ARGS, {PISA_APPEND_ARGS(BYTES)}},
+    {"pisa_decode", PISA_DECODE_N_ARGS, {PISA_DECODE_ARGS(BYTES)}},
+    {"pisa_decode_attend", PISA_DECODE_ATTEND_N_ARGS, {PISA_DECODE_ATTEND_ARGS(BYTES)}},
+    {"pisa_decode_merge", PISA_DECODE_MERGE_N_ARGS, {PISA_DECODE_MERGE_ARGS(BYTES)}}};
 
 /* Every entry point is declared before it is defined, with the types the runtime calls it by. */
 #include "tests/runtime/driver_symbols.h"
@@ -140,6 +176,27 @@ CUresult cuCtxSynchronize(void) {
 
 /* ---- code ---- */
 
+/* The words of block selection. */
+static void read_selection(const char *image, struct model_build *build) {
+  static const char *const scores[] = {"score=mean", "score=half_variance", "score=lse"};
+  static const char *const reductions[] = {"reduce=sum", "reduce=max ", "reduce=lse", "reduce=mass",
+                                           "reduce=max_mass"};
+  const char *leaf = strstr(image, "leaf="), *keep = strstr(image, "keep=");
+  if (!leaf || !keep)
+    return;
+  sscanf(leaf, "leaf=%d group=%d page=%d", &build->leaf, &build->children, &build->page);
+  sscanf(keep, "keep=%d start=%d", &build->keep, &build->start);
+  for (int i = 0; i < 3; i++)
+    if (strstr(image, scores[i]))
+      build->score = (enum model_score)i;
+  for (int i = 0; i < 5; i++)
+    if (strstr(image, reductions[i]))
+      build->reduce = (enum model_reduce)i;
+  build->flat = strstr(image, "flat score") != NULL;
+  build->causal = strstr(image, "mask=causal") != NULL;
+  build->first = build->previous = build->current = !strstr(image, "always none");
+}
+
 /* "... heads=4 kv_heads=2 head_dim=96 type=fp16", "query=64 key=64" and words of a manifest in the
    text of the code; the runtime ends it with a NUL. */
 static struct model_build read_build(const char *image) {
@@ -162,6 +219,7 @@ static struct model_build read_build(const char *image) {
   build.linear = strstr(image, "rest=taylor_1") != NULL;
   build.second_order = strstr(image, "mass=second_order") != NULL;
   build.pairs = strstr(image, "lists=union") != NULL;
+  read_selection(image, &build);
   return build;
 }
 
@@ -192,9 +250,14 @@ CUresult cuModuleGetFunction(CUfunction *out, CUmodule module, const char *name)
   return CUDA_ERROR_NOT_FOUND;
 }
 
+/* As the sample packs say. */
+static int registers_of(enum kernel kernel) {
+  return kernel >= PYRAMID ? 96 : kernel == ROUTE ? 64 : 168;
+}
+
 CUresult cuFuncGetAttribute(int *out, int attribute, CUfunction function) {
   *out = attribute == CU_FUNC_MAX_THREADS_PER_BLOCK ? 1024
-         : attribute == CU_FUNC_NUM_REGS            ? (function->kernel == ROUTE ? 64 : 168)
+         : attribute == CU_FUNC_NUM_REGS            ? registers_of(function->kernel)
                                                     : 0;
   return CUDA_SUCCESS;
 }
@@ -248,8 +311,42 @@ static void spoil(const struct launch *launch) {
   }
 }
 
+/* Damage to a list or an output of block selection. */
+static void spoil_selection(const struct launch *launch) {
+  const union model_value *args = launch->values;
+  if (launch->kernel != ATTEND_BLOCKS)
+    return;
+  uint16_t *o = (uint16_t *)(uintptr_t)args[PISA_ATTEND_BLOCKS_o].pointer;
+  calls++;
+  if (model_fault("second_launch"))
+    *o ^= (uint16_t)(calls % 2);
+  if (model_fault("ptx") && launch->ptx)
+    *o ^= 0x8000;
+}
+
+static void run_selection(const struct launch *launch) {
+  static void (*const bodies[N_KERNELS])(const union model_value *args) = {
+      [PYRAMID] = model_pyramid,
+      [WALK] = model_walk,
+      [PICK] = model_pick,
+      [FLAT] = model_flat,
+      [ATTEND_BLOCKS] = model_attend_blocks,
+      [APPEND] = model_append,
+      [DECODE] = model_decode,
+      [DECODE_ATTEND] = model_decode_attend,
+      [DECODE_MERGE] = model_decode_merge}; /* the others' work is done in these */
+  model_enter(&launch->build);
+  if (bodies[launch->kernel])
+    bodies[launch->kernel](launch->values);
+  spoil_selection(launch);
+}
+
 static void run(const struct launch *launch) {
   const struct model_build *build = &launch->build;
+  if (launch->kernel >= PYRAMID) {
+    run_selection(launch);
+    return;
+  }
   if (launch->kernel == STATISTICS)
     model_statistics(build, launch->values, launch->grid);
   else if (launch->kernel == RESIDUAL)

@@ -22,8 +22,12 @@ union model_value { /* one parameter of a kernel */
   struct model_map map;
   uint64_t pointer;
   int32_t integer;
+  int64_t wide;
   float number;
 };
+
+enum model_score { MODEL_MEAN, MODEL_HALF_VARIANCE, MODEL_LSE };
+enum model_reduce { MODEL_SUM, MODEL_MAX, MODEL_LOG_SUM, MODEL_MASS, MODEL_MAX_MASS };
 
 struct model_build { /* what a compiler would compile in */
   int head_dim, group, query, key;
@@ -35,6 +39,11 @@ struct model_build { /* what a compiler would compile in */
   bool linear;        /* taylor 1: lists go on with what they do not list */
   bool second_order;  /* of a linear block: p gains e^(var / 2) */
   bool pairs;         /* lists union */
+  /* block selection: */
+  int leaf, children, page, keep, start;
+  enum model_score score;
+  enum model_reduce reduce;
+  bool flat, causal, first, previous, current;
 };
 
 /* Which of attend's kernels runs. */
@@ -46,6 +55,18 @@ void model_residual(const struct model_build *build, const union model_value *ar
 void model_route(const struct model_build *build, const union model_value *args);
 void model_attend(const struct model_build *build, const union model_value *args,
                   enum model_attend kernel);
+
+/* Block selection, after model_enter. */
+void model_pyramid(const union model_value *args);
+void model_walk(const union model_value *args);
+void model_pick(const union model_value *args);
+void model_flat(const union model_value *args);
+void model_attend_blocks(const union model_value *args);
+void model_append(const union model_value *args);
+void model_decode(const union model_value *args);
+void model_decode_attend(const union model_value *args);
+void model_decode_merge(const union model_value *args);
+void model_enter(const struct model_build *build);
 
 /* Whether PISA_MODEL_FAULT names |fault|. */
 bool model_fault(const char *fault);
