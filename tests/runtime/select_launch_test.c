@@ -1,0 +1,452 @@
+/* select_launch_test.c: which kernels a call that selects blocks enqueues, with which grids and
+   parameters: docs/ABI.md and runtime/pyramid.def, written down once more. In: calls on the fake
+   driver. Out: a failed check for everything that was recorded otherwise. */
+#include "runtime/launch.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "tests/runtime/calls.h"
+#include "tests/runtime/check.h"
+
+enum { DIM = 64, SMS = 132, C = 64, K = 8, HEADS = 32, KV_HEADS = 2, G = 16 };
+#define SIZES "leaf=64 group=2 page=0"
+#define FUSED "pyramid score=lse reduce=sum keep=8 start=0 leaf_stage=fused query_tile=4"
+#define FLAT "flat score=mean reduce=sum keep=8 start=0 leaf_stage=fused query_tile=4"
+#define MASS "pyramid score=lse reduce=mass keep=8 start=0 leaf_stage=clustered query_tile=4"
+
+static pisa_error error;
+
+static pisa_tensor tokens_first(int i, int64_t heads, int64_t n) {
+  return (pisa_tensor){address(i), {n * heads * DIM, DIM, heads * DIM, 1}};
+}
+
+static pisa_attention call_of(int64_t batch, int64_t n_q, int64_t n_k) {
+  return (pisa_attention){.struct_size = sizeof(pisa_attention),
+                          .batch = batch,
+                          .heads = HEADS,
+                          .kv_heads = KV_HEADS,
+                          .n_q = n_q,
+                          .n_k = n_k,
+                          .q = tokens_first(1, HEADS, n_q),
+                          .k = tokens_first(2, KV_HEADS, n_k),
+                          .v = tokens_first(3, KV_HEADS, n_k),
+                          .o = tokens_first(4, HEADS, n_q)};
+}
+
+/* Where parts lie, one behind the other, as docs/ABI.md section 4 has them. */
+struct layout {
+  int64_t queries, keys, rows, node_rows, spans, leaves, parents, segments, chunk, item_room;
+  size_t bytes;
+  int64_t means, span_sums, images, kept, positions, counts, offsets, items, n_items, entries,
+      scores, forced, ids, partial;
+};
+
+static int64_t place(struct layout *l, bool wanted, int64_t bytes) {
+  if (!wanted)
+    return 0;
+  int64_t at = (int64_t)(uintptr_t)address(7) + (int64_t)l->bytes;
+  l->bytes += ((size_t)bytes + 255) / 256 * 256;
+  return at;
+}
+
+static struct layout lay_out(const pisa_attention *call, bool clustered, bool mass,
+                             int64_t splits) {
+  const bool decode = call->phase == PISA_DECODE, packed = call->q_starts != NULL;
+  struct layout l = {.queries = packed ? call->n_q : call->batch * call->n_q,
+                     .keys = packed ? call->n_k : call->batch * call->n_k,
+                     .chunk = 16384};
+  const int64_t slots = 2 * K + (mass ? 2 : 0);
+  l.rows = KV_HEADS * l.queries;
+  l.node_rows = 4 * (l.keys / (2 * C)) + 128 * call->batch + 32;
+  l.spans = l.keys / (16 * C) + call->batch;
+  l.leaves = l.keys / C + call->batch;
+  l.parents = l.keys / (2 * C) + call->batch;
+  l.segments = KV_HEADS * ceil_div(l.queries, l.chunk);
+  l.item_room = pisa_item_room(l.parents, K, l.chunk, 4);
+  l.means = place(&l, !decode && !call->pyramid, KV_HEADS * l.node_rows * DIM * 2);
+  l.span_sums = place(&l, !decode, KV_HEADS * l.spans * DIM * 4);
+  l.images = place(&l, clustered, KV_HEADS * l.leaves * C * DIM * 2);
+  l.kept = place(&l, clustered, l.rows * K * 4);
+  l.positions = place(&l, clustered, l.rows * K * 4);
+  l.counts = place(&l, clustered, l.segments * l.parents * 4);
+  l.offsets = place(&l, clustered, l.segments * l.parents * 4);
+  l.items = place(&l, clustered, l.segments * l.item_room * 16);
+  l.n_items = place(&l, clustered, l.segments * 4);
+  l.entries = place(&l, clustered, l.segments * K * l.chunk * 4);
+  l.scores = place(&l, clustered, l.rows * slots * (mass ? G : 1) * 4);
+  l.forced = place(&l, clustered && mass, l.rows * G * 4);
+  l.ids = place(&l, call->o.data && !call->blocks, l.rows * K * 4);
+  l.partial = place(&l, decode && call->o.data && splits > 1, l.rows * splits * G * (DIM + 2) * 4);
+  return l;
+}
+
+static int64_t pointer(const void *memory) {
+  return (int64_t)(uintptr_t)memory;
+}
+
+/* What all kernels begin with. */
+static void check_sequence(const struct fake_launch *l, const pisa_attention *call,
+                           const struct layout *w) {
+  CHECK_INT(whole(l, PISA_SEQUENCE_batch), call->batch);
+  CHECK_INT(whole(l, PISA_SEQUENCE_kv_heads), KV_HEADS);
+  CHECK_INT(whole(l, PISA_SEQUENCE_n_q), call->n_q);
+  CHECK_INT(whole(l, PISA_SEQUENCE_n_k), call->n_k);
+  CHECK_INT(whole(l, PISA_SEQUENCE_queries), w->queries);
+  CHECK_INT(whole(l, PISA_SEQUENCE_node_rows), w->node_rows);
+  CHECK_INT(whole(l, PISA_SEQUENCE_q_starts), pointer(call->q_starts));
+  CHECK_INT(whole(l, PISA_SEQUENCE_k_starts), pointer(call->k_starts));
+  CHECK_INT(whole(l, PISA_SEQUENCE_lengths), pointer(call->k_lengths));
+  CHECK_INT(whole(l, PISA_SEQUENCE_pages), pointer(call->pages));
+  CHECK_INT(whole(l, PISA_SEQUENCE_page_columns), call->page_columns);
+}
+
+/* A kernel of the sample pack. */
+static const struct fake_launch *next(int *i, const char *entry, int64_t grid,
+                                      const pisa_attention *call, const struct layout *w) {
+  const struct fake_launch *l = fake->launch((*i)++);
+  if (!l || strcmp(l->entry, entry)) {
+    CHECK(!"the kernel that is expected here");
+    return NULL;
+  }
+  CHECK_INT(l->grid[0], grid);
+  CHECK(l->grid[1] == 1 && l->grid[2] == 1 && l->block[1] == 1 && l->block[2] == 1);
+  CHECK(l->overlaps && l->stream == address(9));
+  check_sequence(l, call, w);
+  return l;
+}
+
+/* Bytes; 0 along a dimension of one element. |batch| 0: any number of pages. */
+static void check_array(const struct fake_launch *l, int at, const pisa_tensor *tensor,
+                        int64_t batch, int64_t heads, int64_t rows) {
+  CHECK_INT(whole(l, at), pointer(tensor->data));
+  CHECK_INT(whole(l, at + 1), batch == 1 ? 0 : 2 * tensor->stride[0]);
+  CHECK_INT(whole(l, at + 2), heads == 1 ? 0 : 2 * tensor->stride[1]);
+  CHECK_INT(whole(l, at + 3), rows == 1 ? 0 : 2 * tensor->stride[2]);
+}
+
+#define ARRAY(KERNEL, name, batch, heads, rows)                                                    \
+  check_array(l, PISA_##KERNEL##_##name, &call->name, batch, heads, rows)
+#define IS(KERNEL, name, value) CHECK_INT(whole(l, PISA_##KERNEL##_##name), value)
+
+static void check_scale(const struct fake_launch *l, int at) {
+  CHECK(fabs(l->params[at].real - 0.125) < 1e-9);
+}
+
+static int64_t least(int64_t a, int64_t b) {
+  return a < b ? a : b;
+}
+
+static void check_build(int *i, const pisa_attention *call, const struct layout *w, int64_t batch) {
+  const int64_t means = call->pyramid ? pointer(call->pyramid) : w->means;
+  const struct fake_launch *l = next(i, "pisa_pyramid", KV_HEADS * w->spans, call, w);
+  ARRAY(PYRAMID, k, batch, KV_HEADS, call->n_k);
+  IS(PYRAMID, means, means);
+  IS(PYRAMID, span_sums, w->span_sums);
+  IS(PYRAMID, images, w->images);
+  IS(PYRAMID, spans, w->spans);
+  IS(PYRAMID, leaves, w->leaves);
+  IS(PYRAMID, zeros, w->counts);
+  IS(PYRAMID, n_zeros, w->counts ? w->segments * w->parents : 0);
+  l = next(i, "pisa_pyramid_top", KV_HEADS * call->batch, call, w);
+  IS(PYRAMID_TOP, means, means);
+  IS(PYRAMID_TOP, span_sums, w->span_sums);
+  IS(PYRAMID_TOP, spans, w->spans);
+  const int64_t rows = ceil_div(KV_HEADS * w->node_rows * DIM * 2, 256) * 256;
+  IS(PYRAMID_TOP, open, call->pyramid ? means + rows : 0);
+}
+
+static void check_clusters(int *i, const pisa_attention *call, const struct layout *w, int64_t ids,
+                           int64_t batch) {
+  const struct fake_launch *l = next(i, "pisa_cluster", w->segments, call, w);
+  IS(CLUSTER, counts, w->counts);
+  IS(CLUSTER, offsets, w->offsets);
+  IS(CLUSTER, items, w->items);
+  IS(CLUSTER, n_items, w->n_items);
+  IS(CLUSTER, chunk, w->chunk);
+  IS(CLUSTER, parents, w->parents);
+  IS(CLUSTER, item_room, w->item_room);
+  l = next(i, "pisa_scatter", KV_HEADS * ceil_div(w->queries, PISA_SCATTER_ROWS), call, w);
+  IS(SCATTER, kept, w->kept);
+  IS(SCATTER, positions, w->positions);
+  IS(SCATTER, offsets, w->offsets);
+  IS(SCATTER, entries, w->entries);
+  IS(SCATTER, chunk, w->chunk);
+  IS(SCATTER, parents, w->parents);
+  l = next(i, "pisa_leaf_score", SMS, call, w); /* 132000 bytes: one CTA on each */
+  ARRAY(LEAF_SCORE, q, batch, HEADS, call->n_q);
+  IS(LEAF_SCORE, images, w->images);
+  IS(LEAF_SCORE, items, w->items);
+  IS(LEAF_SCORE, n_items, w->n_items);
+  IS(LEAF_SCORE, entries, w->entries);
+  IS(LEAF_SCORE, scores, w->scores);
+  IS(LEAF_SCORE, segments, w->segments);
+  IS(LEAF_SCORE, chunk, w->chunk);
+  IS(LEAF_SCORE, item_room, w->item_room);
+  IS(LEAF_SCORE, leaves, w->leaves);
+  check_scale(l, PISA_LEAF_SCORE_scale);
+  l = next(i, "pisa_pick", KV_HEADS * ceil_div(w->queries, PISA_PICK_ROWS), call, w);
+  IS(PICK, kept, w->kept);
+  IS(PICK, scores, w->scores);
+  IS(PICK, forced, w->forced);
+  IS(PICK, ids, ids);
+  IS(PICK, worth, pointer(call->worth));
+}
+
+static void check_walk(int *i, const pisa_attention *call, const struct layout *w, int64_t ids,
+                       int64_t batch) {
+  const bool fused = !w->kept;
+  const struct fake_launch *l = next(i, "pisa_walk", least(3 * SMS, w->rows), call, w);
+  ARRAY(WALK, q, batch, HEADS, call->n_q);
+  ARRAY(WALK, k, batch, KV_HEADS, call->n_k);
+  IS(WALK, means, call->pyramid ? pointer(call->pyramid) : w->means);
+  IS(WALK, kept, w->kept);
+  IS(WALK, positions, w->positions);
+  IS(WALK, counts, w->counts);
+  IS(WALK, forced, w->forced);
+  IS(WALK, ids, fused ? ids : 0);
+  IS(WALK, worth, fused ? pointer(call->worth) : 0);
+  IS(WALK, chunk, w->chunk);
+  IS(WALK, parents, w->parents);
+  check_scale(l, PISA_WALK_scale);
+}
+
+static void check_flat(int *i, const pisa_attention *call, const struct layout *w, int64_t ids,
+                       int64_t batch) {
+  /* 128 threads, 20000 bytes: 11 on each */
+  const struct fake_launch *l = next(i, "pisa_flat", least(11 * SMS, w->rows), call, w);
+  ARRAY(FLAT, q, batch ? batch : call->batch, HEADS, call->n_q);
+  ARRAY(FLAT, k, batch, KV_HEADS, call->n_k);
+  IS(FLAT, means, call->pyramid ? pointer(call->pyramid) : w->means);
+  IS(FLAT, ids, ids);
+  IS(FLAT, worth, pointer(call->worth));
+  check_scale(l, PISA_FLAT_scale);
+}
+
+static void check_attend(int *i, const pisa_attention *call, const struct layout *w, int64_t ids,
+                         int64_t batch) {
+  const struct fake_launch *l =
+      next(i, "pisa_attend_blocks", KV_HEADS * ceil_div(w->queries, 8), call, w);
+  ARRAY(ATTEND_BLOCKS, q, batch, HEADS, call->n_q);
+  ARRAY(ATTEND_BLOCKS, k, batch, KV_HEADS, call->n_k);
+  ARRAY(ATTEND_BLOCKS, v, batch, KV_HEADS, call->n_k);
+  ARRAY(ATTEND_BLOCKS, o, batch, HEADS, call->n_q);
+  IS(ATTEND_BLOCKS, lists, ids);
+  IS(ATTEND_BLOCKS, width, K);
+  IS(ATTEND_BLOCKS, lse, pointer(call->lse));
+  check_scale(l, PISA_ATTEND_BLOCKS_scale);
+}
+
+enum way { CLUSTERED, CLUSTERED_MASS, FUSED_WALK, FLAT_SCAN };
+
+static void launch_call(const pisa_module *module, const pisa_attention *call, size_t wanted) {
+  size_t bytes = 0;
+  CHECK_OK(pisa_workspace_size(module, call, &bytes, &error), error);
+  CHECK_INT((long long)bytes, (long long)wanted);
+  fake->reset();
+  CHECK_OK(pisa_launch(module, call, address(7), bytes, address(9), &error), error);
+  CHECK_INT(fake->calls(NULL), fake->calls("cuLaunchKernelEx") + fake->calls("cuCtxGetCurrent"));
+}
+
+static void check_prefill(const pisa_module *module, const pisa_attention *call, enum way way) {
+  const bool clustered = way <= CLUSTERED_MASS;
+  const struct layout w = lay_out(call, clustered, way == CLUSTERED_MASS, 1);
+  const int64_t batch = call->q_starts ? 1 : call->batch;
+  const int64_t ids = call->blocks ? pointer(call->blocks) : w.ids;
+  int i = 0;
+  launch_call(module, call, w.bytes);
+  check_build(&i, call, &w, call->pages ? 0 : batch);
+  if (way == FLAT_SCAN)
+    check_flat(&i, call, &w, ids, call->pages ? 0 : batch);
+  else
+    check_walk(&i, call, &w, ids, batch);
+  if (clustered)
+    check_clusters(&i, call, &w, ids, batch);
+  if (call->o.data)
+    check_attend(&i, call, &w, ids, batch);
+  CHECK_INT(fake->n_launches(), i);
+}
+
+static void check_ways(void) {
+  static const struct {
+    const char *select, *below;
+    int64_t batch, n_q, n_k;
+    enum way way;
+  } cases[] = {
+      {NULL, NULL, 1, 4096, 4096, CLUSTERED},
+      {NULL, NULL, 3, 10, 100000, CLUSTERED},
+      {NULL, NULL, 1, 1 << 18, 1 << 18, CLUSTERED},
+      {NULL, NULL, 2, 1, 1, CLUSTERED},
+      {MASS, NULL, 2, 300, 5000, CLUSTERED_MASS},
+      {FUSED, NULL, 2, 300, 5000, FUSED_WALK},
+      {FLAT, NULL, 2, 3000, 5000, FLAT_SCAN},
+      {NULL, "below tokens=5000 use=flat\n", 2, 300, 5000, CLUSTERED},
+      {NULL, "below tokens=5000 use=flat\n", 2, 300, 4999, FLAT_SCAN},
+      {FUSED, "below tokens=5000 use=flat\n", 2, 300, 1, FLAT_SCAN},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    pisa_module *module = load_module(&(struct sample_spec){
+        .pyramid = SIZES, .select = cases[i].select, .below = cases[i].below});
+    pisa_attention call = call_of(cases[i].batch, cases[i].n_q, cases[i].n_k);
+    check_prefill(module, &call, cases[i].way);
+    call.lse = address(5);
+    call.blocks = address(6);
+    call.worth = address(12);
+    call.k_lengths = address(8);
+    check_prefill(module, &call, cases[i].way);
+    call.pyramid = address(13);
+    call.lse = NULL;
+    call.o = call.v = (pisa_tensor){0};
+    check_prefill(module, &call, cases[i].way);
+    pisa_module_unload(module);
+  }
+}
+
+static void check_packed(void) {
+  pisa_module *module = load_module(&(struct sample_spec){.pyramid = SIZES});
+  pisa_attention call = call_of(5, 3000, 20000);
+  call.q_starts = address(8);
+  call.k_starts = address(11);
+  call.q.stride[0] = -1; /* not used */
+  check_prefill(module, &call, CLUSTERED);
+  call.pyramid = address(13);
+  check_prefill(module, &call, CLUSTERED);
+  pisa_module_unload(module);
+}
+
+static void check_pages(void) {
+  pisa_module *module =
+      load_module(&(struct sample_spec){.pyramid = "leaf=64 group=2 page=16", .select = FLAT});
+  pisa_attention call = call_of(1, 30, 320);
+  call.pages = address(8);
+  call.page_columns = 20;
+  call.k.stride[0] = call.v.stride[0] = 16 * KV_HEADS * DIM; /* used, though B is 1 */
+  call.o.data = NULL;
+  call.blocks = address(6);
+  check_prefill(module, &call, FLAT_SCAN);
+  pisa_module_unload(module);
+}
+
+/* ---- decode ---- */
+
+static void check_decode_attend(int *i, const pisa_attention *call, const struct layout *w,
+                                int64_t ids, int64_t splits) {
+  const int64_t batch = call->batch;
+  const struct fake_launch *l = next(i, "pisa_decode_attend", w->rows * splits, call, w);
+  ARRAY(DECODE_ATTEND, q, batch, HEADS, call->n_q);
+  ARRAY(DECODE_ATTEND, k, batch, KV_HEADS, call->n_k);
+  ARRAY(DECODE_ATTEND, v, batch, KV_HEADS, call->n_k);
+  ARRAY(DECODE_ATTEND, o, batch, HEADS, call->n_q);
+  IS(DECODE_ATTEND, lists, ids);
+  IS(DECODE_ATTEND, width, K);
+  IS(DECODE_ATTEND, splits, splits);
+  IS(DECODE_ATTEND, partial, w->partial);
+  IS(DECODE_ATTEND, lse, pointer(call->lse));
+  check_scale(l, PISA_DECODE_ATTEND_scale);
+  if (splits == 1)
+    return;
+  l = next(i, "pisa_decode_merge", w->rows, call, w);
+  ARRAY(DECODE_MERGE, o, batch, HEADS, call->n_q);
+  IS(DECODE_MERGE, splits, splits);
+  IS(DECODE_MERGE, partial, w->partial);
+  IS(DECODE_MERGE, lse, pointer(call->lse));
+}
+
+static void check_decode(const pisa_module *module, const pisa_attention *call, int64_t splits) {
+  const struct layout w = lay_out(call, false, false, splits);
+  const int64_t ids = call->blocks ? pointer(call->blocks) : w.ids;
+  const struct fake_launch *l;
+  int i = 0;
+  launch_call(module, call, w.bytes);
+  if (call->n_new > 0) {
+    l = next(&i, "pisa_append", KV_HEADS * call->batch, call, &w);
+    ARRAY(APPEND, k, call->batch, KV_HEADS, call->n_k);
+    IS(APPEND, means, pointer(call->pyramid));
+    IS(APPEND, open,
+       pointer(call->pyramid) + ceil_div(KV_HEADS * w.node_rows * DIM * 2, 256) * 256);
+    IS(APPEND, n_new, call->n_new);
+    IS(APPEND, completed, call->append_completed);
+  }
+  l = next(&i, "pisa_decode", w.rows, call, &w);
+  ARRAY(DECODE, q, call->batch, HEADS, call->n_q);
+  ARRAY(DECODE, k, call->batch, KV_HEADS, call->n_k);
+  IS(DECODE, means, pointer(call->pyramid));
+  IS(DECODE, ids, ids);
+  IS(DECODE, worth, pointer(call->worth));
+  check_scale(l, PISA_DECODE_scale);
+  if (call->o.data)
+    check_decode_attend(&i, call, &w, ids, splits);
+  CHECK_INT(fake->n_launches(), i);
+}
+
+static void check_decodes(void) {
+  static const struct {
+    int64_t batch, n_q, n_new, splits;
+  } cases[] = {{1, 1, 1, 4}, {1, 3, 0, 4}, {22, 1, 64, 3}, {33, 1, 1, 2}, {64, 2, 1, 1}};
+  pisa_module *module = load_module(&(struct sample_spec){.pyramid = SIZES});
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    pisa_attention call = call_of(cases[i].batch, cases[i].n_q, 1 << 17);
+    call.phase = PISA_DECODE;
+    call.pyramid = address(13);
+    call.n_new = cases[i].n_new;
+    call.k_lengths = address(8);
+    check_decode(module, &call, cases[i].splits);
+    call.append_completed = 1;
+    call.blocks = address(6);
+    call.worth = address(12);
+    call.lse = address(5);
+    check_decode(module, &call, cases[i].splits);
+    call.o.data = call.lse = NULL;
+    check_decode(module, &call, cases[i].splits);
+  }
+  pisa_attention call = call_of(1, 1, 1000);
+  call.phase = PISA_DECODE;
+  fake->reset();
+  CHECK_FAILS(launch(module, &call, &error), PISA_INVALID_ARGUMENT, error, "pyramid is NULL");
+  CHECK_INT(fake->n_launches(), 0);
+  pisa_module_unload(module);
+}
+
+/* Each kernel by its bit; a bit of what the call does not have enqueues nothing. */
+static void check_some(void) {
+  static const struct {
+    unsigned bit;
+    const char *entry;
+  } cases[] = {{PISA_LAUNCH_PYRAMID, "pisa_pyramid"},
+               {PISA_LAUNCH_PYRAMID_TOP, "pisa_pyramid_top"},
+               {PISA_LAUNCH_WALK, "pisa_walk"},
+               {PISA_LAUNCH_CLUSTER, "pisa_cluster"},
+               {PISA_LAUNCH_SCATTER, "pisa_scatter"},
+               {PISA_LAUNCH_LEAF_SCORE, "pisa_leaf_score"},
+               {PISA_LAUNCH_PICK, "pisa_pick"},
+               {PISA_LAUNCH_ATTEND_BLOCKS, "pisa_attend_blocks"},
+               {PISA_LAUNCH_FLAT, NULL},
+               {PISA_LAUNCH_DECODE, NULL},
+               {PISA_LAUNCH_ATTEND, NULL}};
+  size_t bytes = 0;
+  pisa_module *module = load_module(&(struct sample_spec){.pyramid = SIZES});
+  const pisa_attention call = call_of(2, 100, 3000);
+  CHECK_OK(pisa_workspace_size(module, &call, &bytes, &error), error);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    fake->reset();
+    CHECK_OK(pisa_launch_some(module, &call, address(7), bytes, NULL, cases[i].bit, &error), error);
+    CHECK_INT(fake->n_launches(), cases[i].entry != NULL);
+    CHECK(!cases[i].entry || !strcmp(fake->launch(0)->entry, cases[i].entry));
+  }
+  fake->reset();
+  fake->fail("cuLaunchKernelEx", 719);
+  CHECK_FAILS(launch(module, &call, &error), PISA_DRIVER, error, "launching pyramid: ");
+  CHECK_FAILS(pisa_launch(module, &call, address(7), bytes - 1, NULL, &error),
+              PISA_INVALID_ARGUMENT, error, "workspace_bytes is ");
+  pisa_module_unload(module);
+}
+
+int main(void) {
+  fake = fake_open();
+  check_ways();
+  check_packed();
+  check_pages();
+  check_decodes();
+  check_some();
+  return check_result();
+}
