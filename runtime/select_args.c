@@ -67,6 +67,7 @@ void pisa_fill_pyramid(const struct pisa_job *job, struct pisa_pyramid_args *arg
       OF_K(job, k),
       .means = means(job),
       .span_sums = part(job, PISA_WORKSPACE_SPAN_SUMS),
+      .open = open_sums(job),
       .images = part(job, PISA_WORKSPACE_IMAGES),
       .spans = job->layout.spans,
       .leaves = job->layout.leaves,

@@ -171,8 +171,7 @@ val sequence_node_base(struct ir *k, const struct sequence *s, int leaf, val kv_
   return add(k, mul(k, widen(k, kv_head), widen(k, SEQUENCE_ARG(node_rows))), base);
 }
 
-/* log2 of the tokens of a node. */
-static val level_shift(struct ir *k, int leaf, int children, val level) {
+val level_shift(struct ir *k, int leaf, int children, val level) {
   int step = log2_of(children);
   return add_const(k, mul_const(k, level, step), log2_of(leaf) - step);
 }

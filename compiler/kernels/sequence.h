@@ -53,6 +53,8 @@ val sequence_key(struct ir *k, const struct sequence *s, const struct sequence_a
 
 /* i64 row of the means of key head |kv_head|'s first node: hk P + node_base. */
 val sequence_node_base(struct ir *k, const struct sequence *s, int leaf, val kv_head);
+/* log2 of the tokens of a node of |level| (i32, >= 1). */
+val level_shift(struct ir *k, int leaf, int children, val level);
 /* M_l (i32) of |tokens| (i32) for level |level| (i32, >= 1): ceil(tokens / (leaf children^(l-1))).
    children is a power of two. */
 val level_nodes(struct ir *k, val tokens, int leaf, int children, val level);

@@ -69,6 +69,34 @@ static struct plan_pyramid facts(const struct spec *spec) {
   return p;
 }
 
+/* A thread for every 8 columns of 16 leaves; sums of a span's leaves. */
+static struct plan_kernel plan_build(const struct plan_pyramid *p) {
+  return (struct plan_kernel){
+      .entry = "pisa_pyramid",
+      .threads = 16 * p->head_dim / 8,
+      .smem_bytes = p->span * p->head_dim * 4,
+  };
+}
+
+/* Sums of as many spans as go up whole levels and fit. */
+static struct plan_kernel plan_top(const struct plan_pyramid *p) {
+  const int width = p->children == 8 ? 64 : 256;
+  return (struct plan_kernel){
+      .entry = "pisa_pyramid_top",
+      .threads = 512,
+      .smem_bytes = width * p->head_dim * 4,
+  };
+}
+
+/* The sums that append goes on from, of a sequence and key head. */
+static struct plan_kernel plan_append(const struct plan_pyramid *p) {
+  return (struct plan_kernel){
+      .entry = "pisa_append",
+      .threads = 128,
+      .smem_bytes = PISA_OPEN_LEVELS * p->head_dim * 4,
+  };
+}
+
 /* A scan of all leaves: every warp keeps the best ones of its own queries. */
 static struct plan_kernel plan_flat(const struct plan_pyramid *p) {
   int folded = p->score == SCORE_MEAN && p->reduce == REDUCE_SUM;
@@ -113,8 +141,8 @@ static struct plan_kernel plan_leaf_score(const struct plan_pyramid *p) {
 struct plan_pyramid plan_pyramid_choose(const struct spec *spec, const struct target *target) {
   struct plan_pyramid p = facts(spec);
   (void)target;
-  p.build = (struct plan_kernel){.entry = "pisa_pyramid", .threads = 256};
-  p.top = (struct plan_kernel){.entry = "pisa_pyramid_top", .threads = 256};
+  p.build = plan_build(&p);
+  p.top = plan_top(&p);
   p.walk = (struct plan_kernel){.entry = "pisa_walk", .threads = 640};
   p.cluster = plan_cluster();
   p.scatter = (struct plan_kernel){.entry = "pisa_scatter", .threads = 256};
@@ -122,7 +150,7 @@ struct plan_pyramid plan_pyramid_choose(const struct spec *spec, const struct ta
   p.pick = (struct plan_kernel){.entry = "pisa_pick", .threads = 128};
   p.flat_scan = plan_flat(&p);
   p.attend_blocks = (struct plan_kernel){.entry = "pisa_attend_blocks", .threads = 256};
-  p.append = (struct plan_kernel){.entry = "pisa_append", .threads = 128};
+  p.append = plan_append(&p);
   p.decode_select = (struct plan_kernel){.entry = "pisa_decode", .threads = 512};
   p.decode_attend = plan_decode_attend(&p);
   p.decode_merge = (struct plan_kernel){.entry = "pisa_decode_merge", .threads = 256};
