@@ -50,7 +50,10 @@ static void print_route(const struct plan *plan, struct text *out) {
               p->children);
   text_printf(out, "  route     %d leaves for each query and key head, %s\n", p->keep,
               p->flat ? "from all leaves (flat)" : "by a walk from the top (pyramid)");
-  text_printf(out, "  score     %s, %s the %d heads\n", score_name(p), reduce_name(p), p->group);
+  text_printf(out, "  score     %s", score_name(p));
+  if (p->group > 1)
+    text_printf(out, ",\n            %s the %d heads of a key head", reduce_name(p), p->group);
+  text_putc(out, '\n');
   explain_ranges(plan->spec, "leaf", out);
   if (p->previous)
     text_puts(out, "  always    the previous leaf\n");
@@ -150,8 +153,10 @@ static void print_launches(const struct plan *plan, const struct selection_costs
               "FLOP", "exps", "L2", "memory", "us", "bound");
   for (int i = 0; i < c->n_launches; i++)
     print_launch(&c->launch[i], out);
-  text_printf(out, "  at best %.1f us, %d launches of %.0f us included\n", c->seconds * 1e6,
-              c->n_launches, plan->target->launch_seconds * 1e6);
+  text_printf(out,
+              "  at best %.1f us, %d launches of %.0f us included; L2 as if neighbours shared no "
+              "leaves\n",
+              c->seconds * 1e6, c->n_launches, plan->target->launch_seconds * 1e6);
 }
 
 /* ---- by length ---- */

@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "compiler/plan/kept.h"
+#include "runtime/abi.def"
 
 enum { ELEMENT = 2, FLOAT = 4, INT = 4, ROWS = 16, SAMPLES = 512 };
 
@@ -165,6 +166,12 @@ static void build(const struct plan *plan, struct selection_costs *c) {
   launch(c, &plan->pyramid.top)->hbm_bytes = cost->hbm_bytes / (double)plan->pyramid.span;
 }
 
+/* Queries that a mean is read for at once: in a walk each has its own way. */
+static double queries_of_means(const struct plan_pyramid *p) {
+  bool folded = p->score == SCORE_MEAN && p->reduce == REDUCE_SUM;
+  return p->flat ? pisa_flat_queries(p->group, folded) : 1;
+}
+
 /* |keys| of leaves are read here too where there are no clusters. */
 static void choose(const struct plan *plan, struct selection_costs *c) {
   const struct plan_pyramid *p = &plan->pyramid;
@@ -174,7 +181,7 @@ static void choose(const struct plan *plan, struct selection_costs *c) {
   struct cost *cost = launch(c, p->flat ? &p->flat_scan : &p->walk);
   cost->flops = walk_flops(plan, c, c->query.means + keys);
   cost->exps = rows * (c->query.exps - leaf_exps);
-  cost->l2_bytes = rows * (p->group + c->query.far + keys) * d;
+  cost->l2_bytes = rows * (p->group + (c->query.far + keys) / queries_of_means(p)) * d;
   cost->hbm_bytes = rows * (p->group * d + p->keep * (double)INT * (p->clustered ? 2 : 1));
   if (!p->clustered)
     return;

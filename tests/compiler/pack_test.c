@@ -122,6 +122,63 @@ static void words(struct arena *arena) {
   code_fini(&code);
 }
 
+/* The lines of block selection, and those that a variant repeats. */
+static void selections(struct arena *arena) {
+  struct spec one = {
+      .name = "one",
+      .shape = {.heads = 32, .kv_heads = 2, .head_dim = 64, .mask = MASK_CAUSAL},
+      .pyramid = {.leaf = 64, .group = 2},
+      .route = {.kind = ROUTE_PYRAMID,
+                .score = SCORE_LSE,
+                .reduce = REDUCE_MAX_MASS,
+                .keep = 8,
+                .always_blocks = ALWAYS_FIRST | ALWAYS_PREVIOUS | ALWAYS_CURRENT},
+      .below = {.kind = BELOW_FLAT, .tokens = 4096},
+      .phases = {.prefill = true, .decode = true, .query_tile = 4},
+      .pages = {.present = true, .size = 32},
+  };
+  struct spec two = one, three = one;
+  two.pyramid.leaf = 128;
+  two.route.score = SCORE_HALF_VARIANCE;
+  two.route.reduce = REDUCE_SUM;
+  two.route.decode_start_nodes = 128;
+  three.route.always_blocks = ALWAYS_CURRENT;
+  struct plan *plans[] = {plan_choose(arena, &one, &target_sm90a, ""),
+                          plan_choose(arena, &two, &target_sm90a, "two"),
+                          plan_choose(arena, &three, &target_sm90a, "three")};
+  struct code code = code_of("ptx", "");
+  const struct code *codes[] = {&code, &code, &code};
+  struct variants variants = {.plans = plans, .n = 3};
+  struct pack pack = {.spec = &one, .variants = &variants, .code = codes, .compiler = "test"};
+  struct text out;
+  text_init(&out);
+  pack_write(&pack, &out);
+  CHECK(strstr(out.data,
+               "\nmethod pyramid\n"
+               "shape heads=32 kv_heads=2 head_dim=64 type=bf16 mask=causal\n"
+               "pyramid leaf=64 group=2 page=32\n"
+               "route pyramid score=lse reduce=max_mass keep=8 start=0 leaf_stage=clustered "
+               "query_tile=4\n"
+               "always first=1\nalways previous\nalways current\n"
+               "attend selected=exact rest=drop\n"
+               "phases prefill decode\n"
+               "below tokens=4096 use=flat\nvalidated no\nvariants 3\n"));
+  CHECK(strstr(out.data, "variant 1 two\npyramid leaf=128 group=2 page=32\n"
+                         "route pyramid score=half_variance reduce=sum keep=8 start=0 "
+                         "leaf_stage=fused query_tile=4 decode_start=128\npart ptx"));
+  CHECK(strstr(out.data, "variant 2 three\nalways current\npart ptx"));
+  static const char *const kernels[] = {
+      "pyramid", "pyramid_top",   "walk",   "cluster", "scatter",       "leaf_score",  "pick",
+      "flat",    "attend_blocks", "append", "decode",  "decode_attend", "decode_merge"};
+  const char *at = out.data;
+  for (unsigned i = 0; at && i < sizeof kernels / sizeof *kernels; i++)
+    at = strstr(at,
+                arena_printf(arena, "\nkernel %s entry=pisa_%s threads=", kernels[i], kernels[i]));
+  CHECK(at && !strstr(out.data, "smem=dynamic"));
+  text_fini(&out);
+  code_fini(&code);
+}
+
 /* Thresholds, pairs, and the kernels that only some methods have. */
 static void all_kernels(struct arena *arena) {
   struct spec one = spec_of(BUDGET_THRESHOLD), two = spec_of(BUDGET_KEEP);
@@ -248,6 +305,7 @@ int main(void) {
   arena_init(&arena);
   writes(&arena);
   words(&arena);
+  selections(&arena);
   all_kernels(&arena);
   tells_code_apart(&arena);
   marks(&arena);

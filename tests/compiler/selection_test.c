@@ -1,0 +1,181 @@
+/* selection_test.c: plans of block selection: what is built, what cannot be, and that costs are
+   those of the formulas. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "compiler/plan/cost_selection.h"
+#include "compiler/plan/kept.h"
+#include "compiler/plan/limits.h"
+#include "dsl/arena.h"
+
+#define CHECK(condition)                                                                           \
+  ((condition)                                                                                     \
+       ? (void)0                                                                                   \
+       : (fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition), failures++, (void)0))
+static int failures;
+
+/* That of the paper. */
+static struct spec spec_of(void) {
+  return (struct spec){
+      .name = "test",
+      .shape = {.heads = 32, .kv_heads = 2, .head_dim = 64, .mask = MASK_CAUSAL},
+      .pyramid = {.leaf = 64, .group = 2},
+      .route = {.kind = ROUTE_PYRAMID,
+                .score = SCORE_LSE,
+                .reduce = REDUCE_SUM,
+                .keep = 8,
+                .always_blocks = ALWAYS_FIRST | ALWAYS_PREVIOUS | ALWAYS_CURRENT},
+      .phases = {.prefill = true, .query_tile = 4},
+  };
+}
+
+static const struct plan *plan_of(struct arena *arena, const struct spec *spec) {
+  struct spec *copy = ARENA_NEW(arena, struct spec);
+  *copy = *spec;
+  return plan_choose(arena, copy, &target_sm90a, "");
+}
+
+static void plans(struct arena *arena) {
+  struct spec spec = spec_of();
+  const struct plan *plan = plan_of(arena, &spec);
+  const struct plan_pyramid *p = &plan->pyramid;
+  CHECK(plan->selects && !plan->routed && plan->n_rejections == 0);
+  CHECK(p->clustered && p->group == 16 && p->query_tile == 4 && p->span == 16);
+  CHECK(p->n_always == 1 && p->always[0].kind == ALWAYS_TOKENS_FIRST && p->always[0].end == 1);
+  CHECK(p->previous && p->current && p->causal && p->attends && !p->flat && !p->decode);
+  spec.route.start_nodes = 8;
+  spec.phases.decode = true;
+  CHECK(plan_of(arena, &spec)->pyramid.decode_start_nodes == 8);
+  spec.route.decode_start_nodes = -1;
+  CHECK(plan_of(arena, &spec)->pyramid.decode_start_nodes == 0);
+  spec.route.decode_start_nodes = 128;
+  CHECK(plan_of(arena, &spec)->pyramid.decode_start_nodes == 128);
+  CHECK(plan_of(arena, &spec)->pyramid.start_nodes == 8);
+  spec.phases.prefill = false;
+  CHECK(!plan_of(arena, &spec)->pyramid.clustered);
+}
+
+static int kernels_of(const struct plan *plan) {
+  const struct plan_kernel *kernels[PLAN_PYRAMID_KERNELS];
+  return plan_pyramid_kernels(&plan->pyramid, kernels);
+}
+
+/* Leaves in the walk where they cannot be scored in clusters; the plan says why. */
+static void stages(struct arena *arena) {
+  struct spec spec = spec_of();
+  CHECK(kernels_of(plan_of(arena, &spec)) == 8);
+  spec.leaf_stage = LEAF_FUSED;
+  CHECK(kernels_of(plan_of(arena, &spec)) == 4);
+  CHECK(plan_of(arena, &spec)->n_rejections == 0);
+  spec.leaf_stage = LEAF_AUTOMATIC;
+  spec.pyramid.group = 4;
+  const struct plan *plan = plan_of(arena, &spec);
+  CHECK(!plan->pyramid.clustered && plan->n_rejections == 1);
+  CHECK(strcmp(plan->rejections[0].candidate, "leaf_stage=clustered") == 0);
+  spec = spec_of();
+  spec.route.always_blocks = ALWAYS_FIRST;
+  CHECK(!plan_of(arena, &spec)->pyramid.clustered);
+  spec = spec_of();
+  spec.route.score = SCORE_MEAN;
+  CHECK(!plan_of(arena, &spec)->pyramid.clustered);
+  spec.route.kind = ROUTE_FLAT;
+  plan = plan_of(arena, &spec);
+  CHECK(plan->pyramid.flat && kernels_of(plan) == 4 && plan->n_rejections == 0);
+}
+
+static int limits(struct arena *arena, const struct spec *spec) {
+  return limits_of(arena, spec).n;
+}
+
+static void what_cannot_be(struct arena *arena) {
+  struct spec spec = spec_of();
+  CHECK(limits(arena, &spec) == 0);
+  spec.phases.query_tile = 8;
+  CHECK(limits(arena, &spec) == 1);
+  spec.shape.kv_heads = 11; /* 3 heads take 4 rows */
+  spec.shape.heads = 33;
+  CHECK(plan_query_tile(&spec) == 16);
+  spec.shape.kv_heads = 33;
+  CHECK(plan_query_tile(&spec) == 64);
+  spec.shape.kv_heads = 1; /* 33 heads */
+  CHECK(plan_query_tile(&spec) == 4 && limits(arena, &spec) == 2);
+  spec = spec_of();
+  spec.leaf_stage = LEAF_CLUSTERED;
+  CHECK(limits(arena, &spec) == 0);
+  spec.route.start_nodes = 64;
+  CHECK(limits(arena, &spec) == 1);
+  spec.below.kind = BELOW_DENSE;
+  CHECK(limits(arena, &spec) == 2);
+  spec.below.kind = BELOW_FLAT;
+  CHECK(limits(arena, &spec) == 1);
+}
+
+static void forced(void) {
+  struct spec spec = spec_of();
+  CHECK(forced_nodes(&spec, 6400, 0, 64) == 1 && forced_nodes(&spec, 6400, 1, 64) == 2);
+  CHECK(forced_nodes(&spec, 6400, 2, 64) == 3 && forced_nodes(&spec, 6400, 99, 64) == 3);
+  CHECK(forced_nodes(&spec, 6400, 99, 128) == 2 && forced_nodes(&spec, 6400, 98, 128) == 3);
+  CHECK(forced_nodes(&spec, 6400, 99, 8192) == 1);
+  spec.route.n_always = 1;
+  spec.route.always[0] = (struct always_tokens){ALWAYS_RANGE, 100, 300}; /* leaves 1 to 4 */
+  CHECK(forced_nodes(&spec, 6400, 99, 64) == 7);
+  CHECK(forced_nodes(&spec, 6400, 2, 64) == 3); /* the others are not seen yet */
+}
+
+/* A late query at 256 K tokens, at the paper's geometry: 13 levels, of which the root
+   and those of 2, 4 and 8 nodes are not scored; 16 candidates, of which the first, and one or two
+   around the own, are not ranked. */
+static void costs(struct arena *arena) {
+  struct spec spec = spec_of();
+  const struct plan *plan = plan_of(arena, &spec);
+  struct selection_costs c = selection_cost_of(plan, 262144);
+  CHECK(c.levels == 13 && c.last[12].candidates == 1 && c.last[9].ranked == 0);
+  CHECK(c.last[8].nodes == 16 && c.last[8].candidates == 16 && c.last[8].ranked == 14);
+  CHECK(c.last[0].nodes == 4096 && c.last[0].candidates == 16 && c.last[0].ranked == 13);
+  CHECK(c.query.means > 178 && c.query.means < 190 && c.query.keys > 790 && c.query.keys < 840);
+  CHECK(c.n_launches == 8 && c.launch[7].kernel == &plan->pyramid.attend_blocks);
+  CHECK(c.expected > 3.6e-3 && c.expected < 4.2e-3);           /* 4.0 ms were measured */
+  CHECK(selection_cost_of(plan, 65536).expected < 1.0e-3);     /* 0.93 */
+  CHECK(c.expected_means > 38e-3 && c.expected_means < 46e-3); /* 42.5 */
+  CHECK(c.expected_folded > 5e-3 && c.expected_folded < 6e-3); /* 5.5 */
+  int64_t n = selection_crossover(plan, selection_means);
+  CHECK(n > 16384 && n < 28000);
+  n = selection_crossover(plan, selection_folded);
+  CHECK(n > 131072 && n < 250000);
+}
+
+static void costs_of_others(struct arena *arena) {
+  struct spec spec = spec_of();
+  struct selection_costs lse = selection_cost_of(plan_of(arena, &spec), 65536);
+  struct selection_costs one = selection_cost_of(plan_of(arena, &spec), 1);
+  CHECK(one.levels == 1 && one.query.listed == 1 && one.query.means == 0 && one.query.keys == 0);
+  spec.route.start_nodes = 128;
+  spec.leaf_stage = LEAF_FUSED;
+  struct selection_costs wide = selection_cost_of(plan_of(arena, &spec), 65536);
+  CHECK(wide.last[3].candidates == 128 && wide.last[4].candidates == 0);
+  CHECK(wide.query.means > lse.query.means && wide.n_launches == 4);
+  spec = spec_of();
+  spec.route.reduce = REDUCE_MASS; /* forced nodes are scored, the first leaf by its mean */
+  struct selection_costs mass = selection_cost_of(plan_of(arena, &spec), 65536);
+  CHECK(mass.last[0].ranked == 16 && mass.query.keys > lse.query.keys);
+  CHECK(mass.workspace > lse.workspace);
+  spec.route.score = SCORE_MEAN;
+  spec.route.kind = ROUTE_FLAT;
+  struct selection_costs flat = selection_cost_of(plan_of(arena, &spec), 65536);
+  CHECK(flat.query.keys == 0 && fabs(flat.query.means / 512 - 1) < 0.02);
+  CHECK(flat.expected == flat.expected_flat && flat.expected == flat.expected_means);
+}
+
+int main(void) {
+  struct arena arena;
+  arena_init(&arena);
+  plans(&arena);
+  stages(&arena);
+  what_cannot_be(&arena);
+  forced();
+  costs(&arena);
+  costs_of_others(&arena);
+  arena_fini(&arena);
+  return failures != 0;
+}
