@@ -20,11 +20,13 @@ static int64_t node_base(const struct select_job *job, const struct select_seque
   return kv_head * pisa_node_rows(job->method, shape->batch, shape->keys) + base;
 }
 
+/* Above the root of the keys that are there a node has the same tokens as the root. */
 static void write_level(const struct pyramid *p, int level, bool completed, uint16_t *out) {
+  const int stored = (int)pisa_min(level, pyramid_root(p));
   for (int64_t node = 0; node < pyramid_nodes(p, level); node++) {
     if (completed && pyramid_count(p, level, node) < pyramid_size(p, level))
       continue;
-    const double *mean = pyramid_mean(p, level, node);
+    const double *mean = pyramid_mean(p, stored, node);
     for (int d = 0; d < p->head_dim; d++)
       out[node * p->head_dim + d] = cpu_narrow(p->type, (float)mean[d]);
   }
