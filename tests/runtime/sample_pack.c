@@ -90,7 +90,8 @@ static void append_kernels(struct buffer *b, const struct sample_spec *spec, con
     append_kernel(b, "residual", "197504", 0);
   if (!spec->dense)
     append(b, "kernel route entry=pisa_route threads=512 smem=dynamic registers=64 spill=0\n");
-  append_kernel(b, "attend", "196704", 24);
+  if (!spec->shape || !strstr(spec->shape, "mask=causal"))
+    append_kernel(b, "attend", "196704", 24);
   append_kernel(b, "attend_edge", "196704", 24);
   if (spec->below) {
     append_kernel(b, "dense", "196672", 24);
