@@ -258,7 +258,8 @@ bool pisa_method_read(struct pisa_lines *lines, struct pisa_draft *out) {
 
 bool pisa_method_read_changes(struct pisa_lines *lines, struct pisa_draft *draft) {
   struct pisa_method *m = &draft->method;
-  return (!pisa_lines_at(lines, "blocks") || read_blocks(lines, m)) &&
+  return (!pisa_lines_at(lines, "shape") || pisa_method_read_shape(lines, m)) &&
+         (!pisa_lines_at(lines, "blocks") || read_blocks(lines, m)) &&
          (!pisa_lines_at(lines, "route") || read_route(lines, draft)) &&
          pisa_method_read_always(lines, m) &&
          (!pisa_lines_at(lines, "attend") || read_attend(lines, m)) && check_method(lines, draft);

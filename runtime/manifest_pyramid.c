@@ -151,7 +151,8 @@ bool pisa_pyramid_read(struct pisa_lines *lines, struct pisa_draft *out) {
 
 bool pisa_pyramid_read_changes(struct pisa_lines *lines, struct pisa_draft *draft) {
   struct pisa_method *m = &draft->method;
-  return (!pisa_lines_at(lines, "pyramid") || read_sizes(lines, m)) &&
+  return (!pisa_lines_at(lines, "shape") || pisa_method_read_shape(lines, m)) &&
+         (!pisa_lines_at(lines, "pyramid") || read_sizes(lines, m)) &&
          (!pisa_lines_at(lines, "route") || read_route(lines, m)) &&
          pisa_method_read_always(lines, m) &&
          (!pisa_lines_at(lines, "attend") || read_attend(lines)) && check_method(lines, m);

@@ -6,6 +6,14 @@
 
 /* ---- the method, one function a line ---- */
 
+static void shape_line(const struct plan *plan, struct text *out) {
+  const struct spec *spec = plan->spec;
+  text_printf(out, "shape heads=%d kv_heads=%d head_dim=%d type=%s mask=%s\n", spec->shape.heads,
+              spec->shape.kv_heads, spec->shape.head_dim,
+              spec->shape.type == TYPE_BF16 ? "bf16" : "fp16",
+              spec->shape.mask == MASK_NONE ? "none" : "causal");
+}
+
 static void blocks_line(const struct plan *plan, struct text *out) {
   const struct spec *spec = plan->spec;
   text_printf(out, "blocks query=%d key=%d lists=%s\n", spec->blocks.query, spec->blocks.key,
@@ -119,9 +127,11 @@ static void below_line(const struct spec *spec, struct text *out) {
 
 /* The lines a variant may repeat, in order. */
 typedef void method_line(const struct plan *, struct text *);
-static method_line *const PIECEWISE[] = {blocks_line, route_line, always_lines, attend_line, NULL};
-static method_line *const PYRAMID[] = {pyramid_line, selection_line, selection_always_lines,
-                                       attend_line,  phases_line,    NULL};
+static method_line *const PIECEWISE[] = {shape_line,   blocks_line, route_line,
+                                         always_lines, attend_line, NULL};
+static method_line *const PYRAMID[] = {
+    shape_line,  pyramid_line, selection_line, selection_always_lines, attend_line,
+    phases_line, NULL};
 
 static method_line *const *method_lines(const struct plan *plan) {
   return plan->selects ? PYRAMID : PIECEWISE;
@@ -157,10 +167,7 @@ static void head(const struct pack *pack, struct text *out) {
   text_fini(&canonical);
   text_printf(out, "name %s\ncompiler %s\ntarget %s\nptx_version %d\nspec_sha256 %s\n", spec->name,
               pack->compiler, target->name, target->ptx_version, digest);
-  text_printf(out, "method %s\nshape heads=%d kv_heads=%d head_dim=%d type=%s mask=%s\n",
-              plan->selects ? "pyramid" : "piecewise", spec->shape.heads, spec->shape.kv_heads,
-              spec->shape.head_dim, spec->shape.type == TYPE_BF16 ? "bf16" : "fp16",
-              spec->shape.mask == MASK_NONE ? "none" : "causal");
+  text_printf(out, "method %s\n", plan->selects ? "pyramid" : "piecewise");
   for (method_line *const *line = method_lines(plan); *line; line++)
     (*line)(plan, out);
   below_line(spec, out);

@@ -98,6 +98,7 @@ static void words(struct arena *arena) {
   two.route.term = TERM_LOG_KEY_VARIANCE;
   two.route.always_blocks = ALWAYS_DIAGONAL;
   two.attend.mass_second_order = true;
+  two.shape.type = TYPE_FP16;
   three.attend.rest = TAIL_DROP;
   struct plan *plans[] = {plan_choose(arena, &one, &target_sm90a, ""),
                           plan_choose(arena, &two, &target_sm90a, "two"),
@@ -114,7 +115,8 @@ static void words(struct arena *arena) {
                          "rest=taylor_0 mass=zeroth_order\n"));
   CHECK(strstr(
       out.data,
-      "variant 1 two\nroute top_k score=mean term=log_key_variance budget=keep "
+      "variant 1 two\nshape heads=2 kv_heads=2 head_dim=128 type=fp16 mask=none\n"
+      "route top_k score=mean term=log_key_variance budget=keep "
       "density=0/1 keep=8 threshold=0/1 variance=diagonal\nalways window=0\nattend selected=exact "
       "rest=taylor_0 mass=second_order\npart"));
   CHECK(strstr(out.data, "variant 2 three\nalways none\nattend selected=exact rest=drop\npart"));

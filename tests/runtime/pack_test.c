@@ -99,6 +99,14 @@ static void check_more_words(void) {
   CHECK(pack->manifest.variants[1].method.n_always == 1);
   pisa_pack_close(pack);
   sample_free(&edited);
+  sample_edit(&sample, "variant 1 density=0.25\n",
+              "variant 1 density=0.25\nshape heads=4 kv_heads=4 head_dim=128 type=fp16 mask=none\n",
+              &edited);
+  CHECK_OK(pisa_pack_read(edited.bytes, edited.size, &pack, &error), error);
+  CHECK(pack->manifest.variants[0].method.type == PISA_BF16);
+  CHECK(pack->manifest.variants[1].method.type == PISA_FP16);
+  pisa_pack_close(pack);
+  sample_free(&edited);
   sample_edit(&sample, VARIANT_1, VARIANT_1 "always none\n", &edited);
   CHECK_OK(pisa_pack_read(edited.bytes, edited.size, &pack, &error), error);
   check_words(pack, 1, -1, PISA_MASS_SECOND_ORDER, PISA_TERM_LOG_COVARIANCE);

@@ -66,12 +66,14 @@ static void check_variant(void) {
   pisa_pack *pack = NULL;
   sample_make(&(struct sample_spec){.pyramid = SIZES}, &sample);
   sample_edit(&sample, "variant 0\n",
-              "variant 0\npyramid leaf=32 group=4 page=0\nroute pyramid score=lse reduce=mass "
-              "keep=1 start=0 leaf_stage=clustered query_tile=2\nalways none\n",
+              "variant 0\nshape heads=32 kv_heads=2 head_dim=64 type=fp16 mask=causal\n"
+              "pyramid leaf=32 group=4 page=0\nroute pyramid score=lse reduce=mass "
+              "keep=1 start=0 leaf_stage=clustered query_tile=2 decode_start=128\nalways none\n",
               &edited);
   CHECK_OK(pisa_pack_read(edited.bytes, edited.size, &pack, &error), error);
   const struct pisa_method *m = &pack->manifest.variants[0].method;
   CHECK(m->key == 32 && m->group == 4 && m->keep == 1 && m->reduce == PISA_REDUCE_MASS);
+  CHECK(m->type == PISA_FP16 && m->start_nodes == 0 && m->decode_start_nodes == 128);
   CHECK(m->n_always == 0 && !m->always_previous && !m->always_current && m->query == 1);
   pisa_pack_close(pack);
   sample_free(&edited);
