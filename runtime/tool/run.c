@@ -11,7 +11,7 @@
 #include "runtime/tool/tool.h"
 
 struct options {
-  const char *pack, *q, *k, *v, *o, *lse, *blocks, *device, *layout;
+  const char *pack, *q, *k, *v, *o, *lse, *blocks, *worth, *device, *layout;
   struct args_list settings;
   struct run_wish wish;
   bool oracle;
@@ -23,11 +23,17 @@ static bool read_options(struct options *o, int argc, char **argv, int *code) {
   const struct args_option options[] = {
       {"--q", "FILE", "queries [B, H, Nq, D]: .npy or file.safetensors:name", ARGS_TEXT, &o->q, 0},
       {"--k", "FILE", "keys [B, Hk, Nk, D]", ARGS_TEXT, &o->k, 0},
-      {"--v", "FILE", "values [B, Hk, Nk, D]", ARGS_TEXT, &o->v, 0},
-      {"-o", "FILE", "output [B, H, Nq, D], in q's type", ARGS_TEXT, &o->o, 0},
+      {"--v", "FILE", "values [B, Hk, Nk, D]; not needed without -o", ARGS_TEXT, &o->v, 0},
+      {"-o", "FILE",
+       "output [B, H, Nq, D], in q's type; without it packs that select blocks only do that",
+       ARGS_TEXT, &o->o, 0},
       {"--lse", "FILE", "also write the log-sum-exp, float32 [B, H, Nq]", ARGS_TEXT, &o->lse, 0},
-      {"--blocks", "FILE", "also write the blocks read exactly, int32 [B, H, NTq, kept]", ARGS_TEXT,
-       &o->blocks, 0},
+      {"--blocks", "FILE",
+       "also write the blocks read exactly, int32 [B, H, NTq, kept]; of packs that select blocks "
+       "[B, Hk, Nq, keep]",
+       ARGS_TEXT, &o->blocks, 0},
+      {"--worth", "FILE", "also write the worth of each selected block, float32 [B, Hk, Nq, keep]",
+       ARGS_TEXT, &o->worth, 0},
       {"--blocks-in", "FILE", "the blocks to read exactly, int32 [B, H, NTq, K] or [H, NTq, K]",
        ARGS_TEXT, &o->wish.lists, 0},
       {"--k-lengths", "N,N,...", "keys of each batch, or an int32 file [B]; else Nk", ARGS_TEXT,
@@ -54,11 +60,20 @@ static bool read_options(struct options *o, int argc, char **argv, int *code) {
 
 /* What args.h cannot know. */
 static int check_options(struct options *o) {
-  const char *const needed[][2] = {{"--q", o->q}, {"--k", o->k}, {"--v", o->v}, {"-o", o->o}};
+  const bool only_selects = !o->o && o->blocks; /* run_host.c checks the pack */
+  const struct {
+    const char *name, *given;
+    bool is_optional;
+  } needed[] = {{"--q", o->q, false},
+                {"--k", o->k, false},
+                {"--v", o->v, only_selects},
+                {"-o", o->o, only_selects}};
   for (int i = 0; i < 4; i++)
-    if (!needed[i][1])
+    if (!needed[i].given && !needed[i].is_optional)
       return tool_say("run", TOOL_WRONG_INPUT, "%s FILE is needed; `pisa run --help` tells more",
-                      needed[i][0]);
+                      needed[i].name);
+  if (only_selects && o->v)
+    return tool_say("run", TOOL_WRONG_INPUT, "--v is given, but no -o that would need it");
   if (!args_device(o->device ? o->device : "cuda:0", &o->ordinal))
     return tool_say("run", TOOL_WRONG_INPUT, "--device is '%s', expected cpu or cuda:N", o->device);
   if (o->layout && strcmp(o->layout, "bhnd") != 0 && strcmp(o->layout, "bnhd") != 0)
@@ -74,15 +89,16 @@ static int check_options(struct options *o) {
   o->wish.bnhd = o->layout && strcmp(o->layout, "bnhd") == 0;
   o->wish.lse = o->lse != NULL;
   o->wish.blocks = o->blocks != NULL;
+  o->wish.worth = o->worth != NULL;
   return TOOL_DONE;
 }
 
 static pisa_status check_outputs(const struct options *o, pisa_error *error) {
-  pisa_status status = array_check_path(o->o, error);
-  if (!status && o->lse)
-    status = array_check_path(o->lse, error);
-  if (!status && o->blocks)
-    status = array_check_path(o->blocks, error);
+  const char *const paths[] = {o->o, o->lse, o->blocks, o->worth};
+  pisa_status status = PISA_OK;
+  for (size_t i = 0; i < sizeof paths / sizeof *paths && !status; i++)
+    if (paths[i])
+      status = array_check_path(paths[i], error);
   return status;
 }
 
@@ -130,16 +146,18 @@ static pisa_status write_outputs(const struct options *o, const struct run_call 
                             .rank = 3,
                             .shape = {c->call.batch, c->call.heads, c->call.n_q},
                             .data = c->lse};
-  const struct array blocks = {.type = ARRAY_I32,
-                               .rank = 4,
-                               .shape = {c->call.batch, c->call.heads, c->q_blocks, c->kept},
-                               .data = c->blocks};
-  pisa_status status = write_o(o, c, q, error);
+  struct array lists = {.type = ARRAY_I32,
+                        .rank = 4,
+                        .shape = {c->call.batch, c->list_heads, c->q_blocks, c->kept},
+                        .data = c->blocks};
+  pisa_status status = o->o ? write_o(o, c, q, error) : PISA_OK;
   if (!status && o->lse)
     status = array_write(o->lse, "lse", &lse, error);
   if (!status && o->blocks)
-    status = array_write(o->blocks, "blocks", &blocks, error);
-  return status;
+    status = array_write(o->blocks, "blocks", &lists, error);
+  lists.type = ARRAY_F32;
+  lists.data = c->worth;
+  return !status && o->worth ? array_write(o->worth, "worth", &lists, error) : status;
 }
 
 static pisa_status run_arrays(const struct options *o, struct run_call *c, struct array *q,
@@ -147,10 +165,10 @@ static pisa_status run_arrays(const struct options *o, struct run_call *c, struc
   pisa_status status = array_read(o->q, q, error);
   if (!status)
     status = array_read(o->k, k, error);
-  if (!status)
+  if (!status && o->v)
     status = array_read(o->v, v, error);
   if (!status)
-    status = run_call_init(c, q, k, v, &o->wish, error);
+    status = run_call_init(c, q, k, o->v ? v : NULL, &o->wish, error);
   array_free(q); /* its type and shape are still needed */
   array_free(k);
   array_free(v);

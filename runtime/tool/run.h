@@ -14,26 +14,27 @@ struct run_call {
   const pisa_pack *pack;
   int variant;
   const struct pisa_method *method;
-  pisa_attention call;     /* host pointers into the arrays below */
-  int64_t q_blocks, kept;  /* NTq; blocks per list */
-  uint16_t *q, *k, *v, *o; /* contiguous, in the pack's type */
+  pisa_attention call;                /* host pointers into the arrays below */
+  int64_t list_heads, q_blocks, kept; /* H, or Hk where blocks are selected; NTq; blocks a list */
+  uint16_t *q, *k, *v, *o; /* contiguous, in the pack's type; v and o NULL: only select */
   int64_t q_size, k_size;  /* elements of q and o, of k and v */
   float *lse;              /* [B, H, Nq], or NULL */
-  int32_t *blocks;         /* [B, H, NTq, kept], or NULL */
+  int32_t *blocks;         /* [B, list_heads, NTq, kept], or NULL */
+  float *worth;            /* the same */
   int32_t *lists;          /* [B, H, NTq, n_listed], or NULL */
   int32_t *lengths;        /* [B], or NULL */
 };
 
 struct run_wish { /* what the command line asks for */
-  bool bnhd, lse, blocks;
+  bool bnhd, lse, blocks, worth;
   double density, scale;
   int64_t keep;
   const char *lists;   /* a file, or NULL */
   const char *lengths; /* a file, or "n,n,...", or NULL */
 };
 
-/* Makes |out| from the arrays of the files; |out->pack| and |out->variant| are set. Free also after
- * a failure. */
+/* Makes |out| from the arrays of the files, of which |v| may be NULL; |out->pack| and
+   |out->variant| are set. Free also after a failure. */
 pisa_status run_call_init(struct run_call *out, const struct array *q, const struct array *k,
                           const struct array *v, const struct run_wish *wish, pisa_error *error);
 void run_call_free(struct run_call *call);

@@ -1,4 +1,6 @@
 /* run_device.c: a call on host arrays in; the same call on a GPU, its outputs copied back. */
+#include <stdbool.h>
+
 #include "runtime/device.h"
 #include "runtime/tool/run.h"
 
@@ -8,24 +10,28 @@ struct buffer { /* a host array and its twin on the device */
   bool is_output;
 };
 
-enum { Q, K, V, O, LSE, BLOCKS, LISTS, LENGTHS, N_BUFFERS };
+enum { Q, K, V, O, LSE, BLOCKS, WORTH, LISTS, LENGTHS, N_BUFFERS };
+
+/* An array that the call has, or none. */
+static struct buffer buffer_of(void *host, size_t bytes, bool is_output) {
+  return (struct buffer){.host = host, .bytes = host ? bytes : 0, .is_output = is_output};
+}
 
 static void list_buffers(const struct run_call *c, struct buffer buffers[N_BUFFERS]) {
-  size_t rows = (size_t)(c->call.batch * c->call.heads);
-  size_t lse = rows * (size_t)c->call.n_q * sizeof(float);
-  size_t blocks = rows * (size_t)(c->q_blocks * c->kept) * sizeof(int32_t);
-  size_t lists = rows * (size_t)(c->q_blocks * c->call.n_listed) * sizeof(int32_t);
-  size_t lengths = (size_t)c->call.batch * sizeof(int32_t);
-  size_t q = (size_t)c->q_size * sizeof(uint16_t), k = (size_t)c->k_size * sizeof(uint16_t);
-  buffers[Q] = (struct buffer){.host = c->q, .bytes = q};
-  buffers[K] = (struct buffer){.host = c->k, .bytes = k};
-  buffers[V] = (struct buffer){.host = c->v, .bytes = k};
-  buffers[O] = (struct buffer){.host = c->o, .bytes = q, .is_output = true};
-  buffers[LSE] = (struct buffer){.host = c->lse, .bytes = c->lse ? lse : 0, .is_output = true};
-  buffers[BLOCKS] =
-      (struct buffer){.host = c->blocks, .bytes = c->blocks ? blocks : 0, .is_output = true};
-  buffers[LISTS] = (struct buffer){.host = c->lists, .bytes = c->lists ? lists : 0};
-  buffers[LENGTHS] = (struct buffer){.host = c->lengths, .bytes = c->lengths ? lengths : 0};
+  const size_t rows = (size_t)(c->call.batch * c->call.heads);
+  const size_t list_rows = (size_t)(c->call.batch * c->list_heads * c->q_blocks);
+  const size_t q = (size_t)c->q_size * sizeof(uint16_t), k = (size_t)c->k_size * sizeof(uint16_t);
+  const size_t blocks = list_rows * (size_t)c->kept * sizeof(int32_t);
+  const size_t lists = list_rows * (size_t)c->call.n_listed * sizeof(int32_t);
+  buffers[Q] = buffer_of(c->q, q, false);
+  buffers[K] = buffer_of(c->k, k, false);
+  buffers[V] = buffer_of(c->v, k, false);
+  buffers[O] = buffer_of(c->o, q, true);
+  buffers[LSE] = buffer_of(c->lse, rows * (size_t)c->call.n_q * sizeof(float), true);
+  buffers[BLOCKS] = buffer_of(c->blocks, blocks, true);
+  buffers[WORTH] = buffer_of(c->worth, blocks, true);
+  buffers[LISTS] = buffer_of(c->lists, lists, false);
+  buffers[LENGTHS] = buffer_of(c->lengths, (size_t)c->call.batch * sizeof(int32_t), false);
 }
 
 static pisa_status upload(const struct pisa_device *device, struct buffer *buffers,
@@ -61,6 +67,7 @@ static pisa_status launch(const struct pisa_device *device, const struct run_cal
   call.o.data = buffers[O].device;
   call.lse = buffers[LSE].device;
   call.blocks = buffers[BLOCKS].device;
+  call.worth = buffers[WORTH].device;
   call.lists = buffers[LISTS].device;
   call.k_lengths = buffers[LENGTHS].device;
   pisa_status status = pisa_workspace_size(module, &call, &bytes, error);

@@ -27,6 +27,17 @@ static pisa_status check_array(const char *name, const struct array *a, bool bnh
   return PISA_OK;
 }
 
+static pisa_status check_same(const struct array *k, const struct array *v, pisa_error *error) {
+  char a[ARRAY_SHAPE_TEXT], b[ARRAY_SHAPE_TEXT];
+  array_shape_text(k, a);
+  array_shape_text(v, b);
+  for (int i = 0; i < 4; i++)
+    if (k->shape[i] != v->shape[i])
+      return pisa_fail(error, PISA_INVALID_ARGUMENT,
+                       "k has shape %s and v %s, which must be the same", a, b);
+  return PISA_OK;
+}
+
 static pisa_status check_arrays(const struct run_call *c, const struct array *q,
                                 const struct array *k, const struct array *v, bool bnhd,
                                 pisa_error *error) {
@@ -35,20 +46,31 @@ static pisa_status check_arrays(const struct run_call *c, const struct array *q,
   pisa_status status = check_array("q", q, bnhd, head_dim, error);
   if (!status)
     status = check_array("k", k, bnhd, head_dim, error);
-  if (!status)
+  if (!status && v)
     status = check_array("v", v, bnhd, head_dim, error);
+  if (!status && v)
+    status = check_same(k, v, error);
   if (status)
     return status;
   array_shape_text(k, a);
-  array_shape_text(v, b);
-  for (int i = 0; i < 4; i++)
-    if (k->shape[i] != v->shape[i])
-      return pisa_fail(error, PISA_INVALID_ARGUMENT,
-                       "k has shape %s and v %s, which must be the same", a, b);
   array_shape_text(q, b);
   if (q->shape[0] != k->shape[0])
     return pisa_fail(error, PISA_INVALID_ARGUMENT, "q has shape %s and k %s: their batches differ",
                      b, a);
+  return PISA_OK;
+}
+
+/* Whether the pack does what the command line asks for. */
+static pisa_status check_pack(const struct run_call *c, const struct array *v,
+                              const struct run_wish *wish, pisa_error *error) {
+  if (c->method->family == PISA_PYRAMID)
+    return PISA_OK;
+  if (!v)
+    return pisa_fail(error, PISA_INVALID_ARGUMENT,
+                     "-o FILE is needed: the pack does not select blocks, so it must attend");
+  if (wish->worth)
+    return pisa_fail(error, PISA_INVALID_ARGUMENT,
+                     "--worth is for packs of method pyramid, which this is not");
   return PISA_OK;
 }
 
@@ -71,14 +93,17 @@ static pisa_status add_inputs(struct run_call *c, const struct array *q, const s
   c->q_size = array_elements(q);
   c->k_size = array_elements(k);
   c->q = malloc((size_t)c->q_size * sizeof *c->q);
-  c->o = malloc((size_t)c->q_size * sizeof *c->o);
   c->k = malloc((size_t)c->k_size * sizeof *c->k);
-  c->v = malloc((size_t)c->k_size * sizeof *c->v);
-  if (!c->q || !c->o || !c->k || !c->v)
+  if (v) {
+    c->o = malloc((size_t)c->q_size * sizeof *c->o);
+    c->v = malloc((size_t)c->k_size * sizeof *c->v);
+  }
+  if (!c->q || !c->k || (v && (!c->o || !c->v)))
     return no_memory(error);
   array_to_type(q, c->method->type, c->q);
   array_to_type(k, c->method->type, c->k);
-  array_to_type(v, c->method->type, c->v);
+  if (v)
+    array_to_type(v, c->method->type, c->v);
   return PISA_OK;
 }
 
@@ -88,14 +113,17 @@ static pisa_status add_outputs(struct run_call *c, const struct run_wish *wish, 
   pisa_status status = pisa_shape_sizes(c->method, &c->call, &shape, error);
   if (status)
     return status;
+  c->list_heads = c->method->family == PISA_PYRAMID ? shape.kv_heads : shape.heads;
   c->q_blocks = shape.nt_q;
   c->kept = shape.kept;
+  const size_t entries = (size_t)(shape.batch * c->list_heads * c->q_blocks * c->kept);
   if (wish->lse)
     c->call.lse = c->lse = malloc((size_t)(shape.bh * shape.n_q) * sizeof *c->lse);
   if (wish->blocks)
-    c->call.blocks = c->blocks =
-        malloc((size_t)(shape.bh * shape.nt_q * shape.kept) * sizeof *c->blocks);
-  if ((wish->lse && !c->lse) || (wish->blocks && !c->blocks))
+    c->call.blocks = c->blocks = malloc(entries * sizeof *c->blocks);
+  if (wish->worth)
+    c->call.worth = c->worth = malloc(entries * sizeof *c->worth);
+  if ((wish->lse && !c->lse) || (wish->blocks && !c->blocks) || (wish->worth && !c->worth))
     return no_memory(error);
   return pisa_shape_check(c->method, &c->call, &shape, error);
 }
@@ -107,7 +135,9 @@ pisa_status run_call_init(struct run_call *c, const struct array *q, const struc
   if (status)
     return status;
   c->method = &variant->method;
-  status = check_arrays(c, q, k, v, wish->bnhd, error);
+  status = check_pack(c, v, wish, error);
+  if (!status)
+    status = check_arrays(c, q, k, v, wish->bnhd, error);
   if (!status)
     status = add_inputs(c, q, k, v, error);
   if (status)
@@ -121,7 +151,7 @@ pisa_status run_call_init(struct run_call *c, const struct array *q, const struc
                              .n_k = k->shape[tokens],
                              .q = tensor_of(c->q, q, wish->bnhd),
                              .k = tensor_of(c->k, k, wish->bnhd),
-                             .v = tensor_of(c->v, v, wish->bnhd),
+                             .v = tensor_of(c->v, k, wish->bnhd),
                              .o = tensor_of(c->o, q, wish->bnhd),
                              .density = wish->density,
                              .keep = wish->keep,
@@ -139,6 +169,7 @@ void run_call_free(struct run_call *c) {
   free(c->o);
   free(c->lse);
   free(c->blocks);
+  free(c->worth);
   free(c->lists);
   free(c->lengths);
 }

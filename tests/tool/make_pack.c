@@ -20,6 +20,10 @@ static const struct {
     {"drop", {.shape = GROUPED, .attend = "selected=exact rest=drop"}},
     {"dense", {.shape = GROUPED, .dense = true}},
     {"plain", {.shape = PLAIN}},
+    {"select",
+     {.shape = "heads=4 kv_heads=2 head_dim=64 type=bf16 mask=causal",
+      .pyramid = "leaf=16 group=2 page=0",
+      .select = "pyramid score=lse reduce=sum keep=5 start=0 leaf_stage=clustered query_tile=32"}},
     {"threshold",
      {.shape = GROUPED, .route = THRESHOLD("1/1"), .attend = "selected=exact rest=drop"}},
 };
@@ -59,6 +63,6 @@ int main(int argc, char **argv) {
     sample_free(&pack);
     return failed;
   }
-  fprintf(stderr, "usage: make_pack hybrid|drop|dense|plain|threshold FILE\n");
+  fprintf(stderr, "usage: make_pack hybrid|drop|dense|plain|select|threshold FILE\n");
   return 2;
 }

@@ -1,0 +1,89 @@
+#!/bin/sh
+# select_test.sh: `pisa run` of a pack that selects blocks: the fixed command form of block selection,
+#   pisa run PACK --q q.npy --k k.npy [--v v.npy -o o.npy] --blocks ids.npy [--worth w.npy]
+# on the CPU, and on a driver whose kernels do nothing.
+# usage: select_test.sh PISA TEST_PROGRAMS_FOLDER FAKE_DRIVER, in an empty folder of its own.
+set -eu
+pisa=$1 make_pack=$2/make_pack array=$2/array_tool
+PISA_LIBCUDA=$3
+export PISA_LIBCUDA
+
+fail() {
+  echo "FAILED: $*" >&2
+  exit 1
+}
+
+# refuse WORDS COMMAND...: exit 1, and words in the message
+refuse() {
+  words=$1
+  shift
+  set +e
+  "$@" 2>stderr
+  got=$?
+  set -e
+  [ $got = 1 ] || fail "exit $got instead of 1: $* ($(cat stderr))"
+  grep -qF -e "$words" stderr || fail "'$words' is not in the message of: $* ($(cat stderr))"
+}
+
+shows() {
+  [ "$($array show "$2")" = "$1" ] || fail "$2 is $($array show "$2"), not $1"
+}
+
+$make_pack select select.pack
+$make_pack drop drop.pack
+$array make q.npy float32 1 2 4 300 64
+$array make k.npy float32 2 2 2 300 64
+$array make v.npy float32 3 2 2 300 64
+select="$pisa run select.pack --q q.npy --k k.npy"
+
+# selection alone, and with attention: the same lists
+$select --blocks ids.npy --worth w.npy --device cpu
+shows "int32 [2, 2, 300, 5]" ids.npy
+shows "float32 [2, 2, 300, 5]" w.npy
+$select --v v.npy -o o.npy --lse l.npy --blocks both.npy --worth both_w.npy --device cpu --threads 1
+shows "float32 [2, 4, 300, 64]" o.npy
+shows "float32 [2, 4, 300]" l.npy
+$array print ids.npy >ids
+$array print both.npy >both
+cmp ids both || fail "attention changes the lists"
+$array print w.npy >w
+$array print both_w.npy >both_w
+cmp w both_w || fail "attention changes the worth"
+
+# the first query sees leaf 0 alone, the last one keeps the first, the previous and its own (18 of 0 .. 18)
+[ "$(head -5 ids | tr '\n' ' ')" = "0 -1 -1 -1 -1 " ] || fail "first list: $(head -5 ids)"
+[ "$(sed -n '1496p;1499,1500p' ids | tr '\n' ' ')" = "0 17 18 " ] || fail "last list: $(sed -n '1496,1500p' ids)"
+awk 'NR % 5 != 1 && $1 != -1 && $1 <= last { exit 1 } { last = $1 }' ids || fail "a list is not ascending"
+
+# the other layout and lengths; 300 keys each are all
+for name in q k v; do
+  $array swap $name.npy ${name}_bnhd.npy
+done
+$pisa run select.pack --q q_bnhd.npy --k k_bnhd.npy --layout bnhd --blocks b.npy --device cpu
+$array same b.npy ids.npy 0
+$select --blocks b.npy --k-lengths 300,300 --device cpu
+$array same b.npy ids.npy 0
+$select --blocks b.npy --k-lengths 300,0 --device cpu
+$array print b.npy | tail -3000 | grep -qv -- -1 && fail "a sequence without keys has a list"
+
+# on a device
+$select --blocks b.npy --worth w.npy
+shows "int32 [2, 2, 300, 5]" b.npy
+$select --v v.npy -o o.npy --lse l.npy --blocks b.npy --k-lengths 300,7 --device cuda:0
+shows "float32 [2, 4, 300, 64]" o.npy
+FAKE_CUDA_FAIL=cuLaunchKernelEx=700 $select --blocks b.npy 2>stderr && fail "no failure of a launch"
+grep -q "launching pyramid" stderr || fail "message of a failed launch: $(cat stderr)"
+
+# refusals
+refuse "-o FILE is needed" $select --v v.npy --device cpu
+refuse "--v FILE is needed" $select --worth w.npy --device cpu
+refuse "--v FILE is needed" $select -o o.npy --device cpu
+refuse "--v is given, but no -o" $select --v v.npy --blocks b.npy --device cpu
+refuse "lse is set, but o.data is NULL" $select --blocks b.npy --lse l.npy --device cpu
+refuse "density is 0.5, must be 0" $select --blocks b.npy --density 0.5 --device cpu
+refuse "keep is 7, must be 0 or the pack's 5" $select --blocks b.npy --keep 7 --device cpu
+refuse "-o FILE is needed: the pack does not select blocks" \
+  $pisa run drop.pack --q q.npy --k k.npy --blocks b.npy --device cpu
+refuse "--worth is for packs of method pyramid" \
+  $pisa run drop.pack --q q.npy --k k.npy --v v.npy -o o.npy --worth w.npy --device cpu
+refuse "must end in .npy" $select --blocks b.npy --worth w.txt --device cpu
