@@ -134,12 +134,17 @@ val at(struct ir *k, val pointer, val byte_offset); /* offset i32 or i64 */
 val at_const(struct ir *k, val pointer, int64_t byte_offset);
 /* Row |row| (i32) of an array with rows of |row_bytes| (i32); the product is 64 bits wide. */
 val at_row(struct ir *k, val pointer, val row, val row_bytes);
+/* The same of a global array, |row| >= 0 and |row_bytes| (i32) unsigned: one mad.wide also where
+   LLVM would widen |row_bytes| ahead of a loop and multiply 64 bits in it. */
+val at_row_wide(struct ir *k, val pointer, val row, val row_bytes);
 val load(struct ir *k, type t, val pointer, int align);
 void store(struct ir *k, val v, val pointer, int align);
 /* One f32 to global memory where |condition| holds: predicated, not branched. */
 void store_if(struct ir *k, val condition, val f32_value, val global_pointer);
 /* One i32 of global memory where |condition| holds, else |otherwise|: predicated, not branched. */
 val load_if(struct ir *k, val condition, val global_pointer, val i32_otherwise);
+/* *p += v of i32 in global memory by all threads; what was there before. */
+val atomic_add(struct ir *k, val global_pointer, val i32_value);
 val is_null_pointer(struct ir *k, val global_pointer);
 val shared_address(struct ir *k, val shared_pointer); /* i32 */
 val shared_pointer(struct ir *k, val address);

@@ -18,6 +18,13 @@ val at_row(struct ir *k, val pointer, val row, val row_bytes) {
   return at(k, pointer, mul(k, index, bytes));
 }
 
+val at_row_wide(struct ir *k, val pointer, val row, val row_bytes) {
+  const val operands[] = {row, row_bytes, pointer};
+  val place;
+  ir_asm(k, "mad.wide.u32 $0, $1, $2, $3;", "=l,r,r,l", k->global, 1, &place, 3, operands);
+  return place;
+}
+
 static const char *alignment(char *buffer, size_t size, int align) {
   snprintf(buffer, size, "alignment = %d : i64", align);
   return buffer;
@@ -45,6 +52,14 @@ val load_if(struct ir *k, val condition, val pointer, val otherwise) {
   ir_asm(k, "{.reg .pred p; setp.ne.b32 p, $3, 0; mov.b32 $0, $2; @p ld.global.b32 $0, [$1];}",
          "=&r,l,r,r,~{memory}", k->i32, 1, &v, 3, operands);
   return v;
+}
+
+val atomic_add(struct ir *k, val pointer, val v) {
+  const val operands[] = {pointer, v};
+  val before;
+  ir_asm(k, "atom.global.relaxed.gpu.add.u32 $0, [$1], $2;", "=r,l,r,~{memory}", k->i32, 1, &before,
+         2, operands);
+  return before;
 }
 
 val is_null_pointer(struct ir *k, val global_pointer) {

@@ -371,6 +371,13 @@ static val lse_sum(struct ir *k, const struct plan_pyramid *plan, const struct l
   return fused(k, cs, most, log2_approx(k, product));
 }
 
+val node_join(struct ir *k, const struct plan_pyramid *plan, const struct lanes *lanes,
+              const struct node_scores *x) {
+  val value[NODE_MAX_VALUES];
+  join_slots(k, plan, lanes, join_of(plan), x, value);
+  return scatter(k, plan, lanes, join_of(plan), x->values, value);
+}
+
 val node_worth(struct ir *k, const struct plan_pyramid *plan, const struct lanes *lanes, val scale,
                const struct node_logits *x) {
   val value[NODE_MAX_VALUES], cs = log2_units(k, scale);
@@ -382,8 +389,7 @@ val node_worth(struct ir *k, const struct plan_pyramid *plan, const struct lanes
   }
   struct node_scores scores;
   node_scores_of(k, plan, scale, x, &scores);
-  join_slots(k, plan, lanes, join, &scores, value);
-  return scatter(k, plan, lanes, join, scores.values, value);
+  return node_join(k, plan, lanes, &scores);
 }
 
 /* ---- shares ---- */
@@ -447,9 +453,7 @@ val node_share(struct ir *k, const struct plan_pyramid *plan, const struct lanes
       scores.score[v][s] = mul(k, parts.e[v][s], inverse);
   }
   scores.values = parts.values;
-  val value[NODE_MAX_VALUES];
-  join_slots(k, plan, lanes, join_of(plan), &scores, value);
-  return scatter(k, plan, lanes, join_of(plan), scores.values, value);
+  return node_join(k, plan, lanes, &scores);
 }
 
 /* ---- shares by way of shared memory ---- */

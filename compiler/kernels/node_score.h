@@ -81,6 +81,10 @@ struct node_scores { /* of each head: score[value][slot] in log2 units */
 /* With mass what select.h adds, less what all candidates share. nan becomes -inf. */
 void node_scores_of(struct ir *k, const struct plan_pyramid *plan, val scale,
                     const struct node_logits *x, struct node_scores *out);
+/* Heads of each value joined by the plan's sum, maximum or lse of heads: of this lane's candidate.
+ */
+val node_join(struct ir *k, const struct plan_pyramid *plan, const struct lanes *lanes,
+              const struct node_scores *x);
 /* The worth of this lane's candidate, heads reduced by sum, max or lse; log2 units. */
 val node_worth(struct ir *k, const struct plan_pyramid *plan, const struct lanes *lanes, val scale,
                const struct node_logits *x);

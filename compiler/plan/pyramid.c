@@ -1,5 +1,6 @@
 /* pyramid.c: in goes a spec that selects blocks; out come the facts and launches of its kernels. */
 #include "compiler/plan/plan.h"
+#include "compiler/plan/walk.h"
 #include "runtime/abi.def"
 
 enum { TILE_ROWS = 64 }; /* of wgmma */
@@ -138,12 +139,22 @@ static struct plan_kernel plan_leaf_score(const struct plan_pyramid *p) {
   };
 }
 
+/* Warps that take rows by themselves: as many as registers and shared memory have room for, 20 at
+   most (of 16, 20 and 24 the fastest at 256K tokens, G 16, D 64, K 8). */
+static struct plan_kernel plan_walk(const struct plan_pyramid *p, const struct target *target) {
+  const int query = (p->group + 15) / 16 * p->head_dim / 4; /* registers of its A operands */
+  int warps = query <= 16 && walk_has_few(p) ? 20 : query <= 32 ? 12 : 8;
+  const int bytes = walk_room_of(p).bytes, room = target->smem_bytes / bytes;
+  warps = room < warps ? room : warps;
+  return (struct plan_kernel){
+      .entry = "pisa_walk", .threads = 32 * warps, .smem_bytes = warps * bytes};
+}
+
 struct plan_pyramid plan_pyramid_choose(const struct spec *spec, const struct target *target) {
   struct plan_pyramid p = facts(spec);
-  (void)target;
   p.build = plan_build(&p);
   p.top = plan_top(&p);
-  p.walk = (struct plan_kernel){.entry = "pisa_walk", .threads = 640};
+  p.walk = plan_walk(&p, target);
   p.cluster = plan_cluster();
   p.scatter = (struct plan_kernel){.entry = "pisa_scatter", .threads = 256};
   p.leaf_score = plan_leaf_score(&p);

@@ -187,6 +187,9 @@ class Instructions(Units):
         t = self.type_of(op)
         return self.unary(op, o, np.negative, result=U32 if t in (S32, F32) else None)
 
+    def op_abs(self, op, o):
+        return self.unary(op, o, np.abs, result=U32)
+
     def op_shl(self, op, o):
         t = self.type_of(op)
         a, b, bits = self.get(o[1], t), self.get(o[2], U32), 8 * np.dtype(t).itemsize
@@ -235,6 +238,8 @@ class Instructions(Units):
         t = self.type_of(op)
         fn = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater,
               "ge": np.greater_equal, "neu": np.not_equal,
+              "geu": lambda a, b: ~(a < b), "gtu": lambda a, b: ~(a <= b), "leu": lambda a, b: ~(a > b),
+              "ltu": lambda a, b: ~(a >= b),
               "num": lambda a, b: (a == a) & (b == b), "nan": lambda a, b: (a != a) | (b != b)}[compare]
         a, b = self.get(o[1], t), self.get(o[2], t)
         return lambda w: w.set(o[0], fn(a(w), b(w)))
@@ -346,6 +351,20 @@ class Instructions(Units):
                     view[index + i] = values[i](w)[lanes]
                 else:
                     w.reg(r)[lanes] = view[index + i]
+        return run
+
+    def op_atom(self, op, o):
+        """Additions to global memory, of the lanes in turn."""
+        assert ".global." in op and op.endswith("add.u32"), op
+        address, value = self.address(o[1]), self.get(o[2], U32)
+
+        def run(w):
+            lanes = np.flatnonzero(w.mask)
+            index = w.cta.memory.index(address(w)[lanes], 4, 4) // 4
+            view, r, v = w.cta.memory.views[4], w.reg(o[0]), value(w)
+            for lane, at in zip(lanes, index):
+                r[lane] = view[at]
+                view[at] += v[lane]
         return run
 
     # ---- warp

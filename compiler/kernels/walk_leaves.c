@@ -1,0 +1,333 @@
+/* walk_leaves.c: in go kept parents; out go the best of their leaves, each judged by its own keys,
+   as select.h says.
+
+   A leaf's keys are columns of products, 64 or all at a time, read where they lie. All lanes of a
+   quad end with the same score of each of their heads. */
+#include <math.h>
+
+#include "compiler/kernels/walk.h"
+#include "runtime/abi.def"
+
+enum { TILE = 8, SPECIAL_NONE = 0 };
+
+static const double LOG2_E = 1.44269504088896340736;
+static const double LEAST = -1e30; /* finite, below every logit */
+
+/* Scores of one leaf as variables: branches set them. */
+struct leaf_score {
+  struct var slot[NODE_MAX_SLOTS];
+};
+
+struct leaf { /* at hand */
+  val number;
+  val count; /* keys that count, from its first; at most C */
+};
+
+static val log2_units(struct ir *k) {
+  return mul(k, WALK_ARG(scale), f32(k, LOG2_E));
+}
+
+/* ---- keys ---- */
+
+/* Whether some leaf that is scored has keys that do not count. */
+static bool has_partial(const struct plan_pyramid *plan) {
+  return plan_is_mass(plan) || !plan->causal || !plan->current;
+}
+
+static struct leaf leaf_of(struct ir *k, const struct walk *w, val number) {
+  val end = w->plan->causal ? add_const(k, w->t, 1) : w->s.keys;
+  val rest = sub(k, end, mul_const(k, number, w->plan->leaf));
+  return (struct leaf){number, smin(k, rest, i32(k, w->plan->leaf))};
+}
+
+static int step_tiles(const struct walk *w) {
+  int all = w->plan->leaf / TILE;
+  return all < NODE_MAX_TILES ? all : NODE_MAX_TILES;
+}
+
+/* Logits of the leaf's keys from |first| on; those that do not count are |otherwise|. */
+static void key_logits(struct ir *k, const struct walk *w, const struct leaf *leaf, int first,
+                       double otherwise, struct node_logits *x) {
+  const int tiles = step_tiles(w);
+  val row[NODE_MAX_TILES], token = mul_const(k, leaf->number, w->plan->leaf);
+  val mine = add(k, token, mma_lane_row(k, &w->lanes)), last = add_const(k, w->s.keys, -1);
+  for (int j = 0; j < tiles; j++) {
+    val key = add_const(k, mine, first + TILE * j);
+    row[j] = sequence_key(k, &w->s, &w->k, w->plan->page, w->kv_head, smin(k, key, last));
+  }
+  node_multiply(k, w->plan, &w->q, &w->lanes, tiles, row, x);
+  if (!has_partial(w->plan))
+    return;
+  val column = mul_const(k, bit_and(k, w->lanes.lane, i32(k, 3)), 2);
+  val rest = sub(k, leaf->count, column);
+  for (int j = 0; j < tiles; j++)
+    for (int q = 0; q < 2; q++) {
+      val counts = is_lt(k, i32(k, first + TILE * j + q), rest);
+      for (int s = 0; s < node_slots(w->plan); s++)
+        x->x[j][s][q] = choose(k, counts, x->x[j][s][q], f32(k, otherwise));
+    }
+}
+
+/* ---- log-sum-exps ---- */
+
+struct log_sum { /* sum of 2^(cs x - cs most), of the quad */
+  val most, sum;
+};
+
+static struct log_sum step_log_sum(struct ir *k, val cs, const struct node_logits *x, int s) {
+  val most = f32(k, LEAST), sum = f32(k, 0);
+  for (int j = 0; j < x->tiles; j++)
+    most = maximum(k, maximum(k, most, x->x[j][s][0]), x->x[j][s][1]);
+  most = quad_max(k, most);
+  val shift = negate(k, mul(k, cs, most));
+  for (int j = 0; j < 2 * x->tiles; j++)
+    sum = add(k, sum, exp2_approx(k, fused(k, cs, x->x[j / 2][s][j % 2], shift)));
+  return (struct log_sum){most, quad_sum(k, sum)};
+}
+
+static struct log_sum join_log_sums(struct ir *k, val cs, struct log_sum a, struct log_sum b) {
+  val most = maximum(k, a.most, b.most);
+  val x = exp2_approx(k, mul(k, cs, sub(k, a.most, most)));
+  val y = exp2_approx(k, mul(k, cs, sub(k, b.most, most)));
+  return (struct log_sum){most, fused(k, a.sum, x, mul(k, b.sum, y))};
+}
+
+static void lse_scores(struct ir *k, const struct walk *w, const struct leaf *leaf,
+                       const struct leaf_score *out) {
+  struct log_sum l[NODE_MAX_SLOTS];
+  val cs = log2_units(k);
+  for (int first = 0; first < w->plan->leaf; first += TILE * step_tiles(w)) {
+    struct node_logits x;
+    key_logits(k, w, leaf, first, -INFINITY, &x);
+    for (int s = 0; s < node_slots(w->plan); s++) {
+      struct log_sum step = step_log_sum(k, cs, &x, s);
+      l[s] = first == 0 ? step : join_log_sums(k, cs, l[s], step);
+    }
+  }
+  for (int s = 0; s < node_slots(w->plan); s++)
+    set(k, out->slot[s], fused(k, cs, l[s].most, log2_approx(k, l[s].sum)));
+}
+
+/* ---- means and variances ---- */
+
+struct moments { /* of the quad's logits: how many, their mean, sum of squares less it */
+  val n, mean, squares;
+};
+
+static struct moments step_moments(struct ir *k, const struct walk *w, const struct leaf *leaf,
+                                   int first, const struct node_logits *x, int s) {
+  val sum = f32(k, 0), squares = f32(k, 0), column = bit_and(k, w->lanes.lane, i32(k, 3));
+  val rest = sub(k, leaf->count, mul_const(k, column, 2));
+  val count =
+      smax(k, i32(k, 0), smin(k, add_const(k, leaf->count, -first), i32(k, TILE * x->tiles)));
+  struct moments m = {.n = to_float(k, count)};
+  for (int j = 0; j < 2 * x->tiles; j++)
+    sum = add(k, sum, x->x[j / 2][s][j % 2]);
+  val part = reciprocal_approx(k, maximum(k, m.n, f32(k, 1)));
+  m.mean = mul(k, quad_sum(k, sum), part);
+  for (int j = 0; j < 2 * x->tiles; j++) {
+    val d = sub(k, x->x[j / 2][s][j % 2], m.mean);
+    val counts = is_lt(k, i32(k, first + TILE * (j / 2) + j % 2), rest);
+    squares = choose(k, counts, fused(k, d, d, squares), squares);
+  }
+  m.squares = quad_sum(k, squares);
+  return m;
+}
+
+static struct moments join_moments(struct ir *k, struct moments a, struct moments b) {
+  struct moments m = {.n = add(k, a.n, b.n)};
+  val part = mul(k, b.n, reciprocal_approx(k, maximum(k, m.n, f32(k, 1))));
+  val d = sub(k, b.mean, a.mean);
+  m.mean = fused(k, d, part, a.mean);
+  m.squares = add(k, add(k, a.squares, b.squares), mul(k, mul(k, d, d), mul(k, a.n, part)));
+  return m;
+}
+
+/* Of the keys that count: mean, or half variance; of none -inf. */
+static void moment_scores(struct ir *k, const struct walk *w, const struct leaf *leaf,
+                          const struct leaf_score *out) {
+  struct moments m[NODE_MAX_SLOTS];
+  for (int first = 0; first < w->plan->leaf; first += TILE * step_tiles(w)) {
+    struct node_logits x;
+    key_logits(k, w, leaf, first, 0, &x);
+    for (int s = 0; s < node_slots(w->plan); s++) {
+      struct moments step = step_moments(k, w, leaf, first, &x, s);
+      m[s] = first == 0 ? step : join_moments(k, m[s], step);
+    }
+  }
+  for (int s = 0; s < node_slots(w->plan); s++) {
+    val score = m[s].mean;
+    if (w->plan->score == SCORE_HALF_VARIANCE) {
+      val part = reciprocal_approx(k, m[s].n);
+      val half = mul(k, mul(k, WALK_ARG(scale), f32(k, 0.5)), mul(k, m[s].squares, part));
+      score = add(k, score, half);
+    }
+    score = mul(k, log2_units(k), score);
+    if (plan_is_mass(w->plan))
+      score = add(k, score, log2_approx(k, m[s].n));
+    val none = is_le(k, leaf->count, i32(k, 0));
+    set(k, out->slot[s], choose(k, none, f32(k, -INFINITY), score));
+  }
+}
+
+/* By its stored mean. */
+static void stored_scores(struct ir *k, const struct walk *w, const struct leaf *leaf,
+                          const struct leaf_score *out) {
+  val bytes = mul_const(k, widen(k, leaf->number), w->plan->head_dim * WALK_HALF);
+  val row = at(k, w->rows, bytes), bonus = f32(k, 0);
+  struct node_logits x;
+  node_multiply(k, w->plan, &w->q, &w->lanes, 1, &row, &x);
+  if (plan_is_mass(w->plan)) {
+    val rest = sub(k, w->s.keys, mul_const(k, leaf->number, w->plan->leaf));
+    bonus = log2_approx(k, to_float(k, smin(k, rest, i32(k, w->plan->leaf))));
+  }
+  for (int s = 0; s < node_slots(w->plan); s++)
+    set(k, out->slot[s], fused(k, log2_units(k), x.x[0][s][0], bonus));
+}
+
+/* ---- which of them ---- */
+
+static void plan_scores(struct ir *k, const struct walk *w, const struct leaf *leaf,
+                        const struct leaf_score *out) {
+  if (w->plan->score == SCORE_LSE) {
+    lse_scores(k, w, leaf, out);
+  } else if (w->plan->score == SCORE_HALF_VARIANCE) {
+    moment_scores(k, w, leaf, out);
+  } else if (!w->plan->causal) {
+    stored_scores(k, w, leaf, out);
+  } else {
+    IF (k, is_lt(k, leaf->count, i32(k, w->plan->leaf))) {
+      moment_scores(k, w, leaf, out);
+    }
+    ELSE (k) {
+      stored_scores(k, w, leaf, out);
+    }
+  }
+}
+
+/* Forced leaves have parts of a softmax too: the own and the previous by their keys, others by
+   their mean. */
+static void forced_scores(struct ir *k, const struct walk *w, const struct leaf *leaf,
+                          const struct leaf_score *out) {
+  val back = sub(k, w->own, leaf->number);
+  val near = both(k, is_ge(k, back, i32(k, 0)), is_le(k, back, i32(k, 1)));
+  IF (k, both(k, near, is_ge(k, w->own, i32(k, 0)))) {
+    lse_scores(k, w, leaf, out);
+  }
+  ELSE (k) {
+    stored_scores(k, w, leaf, out);
+  }
+}
+
+/* nan, and what only infinite keys make: -inf. */
+static val number_of(struct ir *k, const struct walk *w, val score) {
+  if (w->plan->score == SCORE_MEAN && !plan_is_mass(w->plan))
+    return maximum(k, score, f32(k, -INFINITY));
+  return choose(k, is_lt(k, score, f32(k, INFINITY)), score, f32(k, -INFINITY));
+}
+
+/* Heads' scores of slot |slot| into shared memory. */
+static void store_scores(struct ir *k, const struct walk *w, val slot,
+                         const struct node_scores *x) {
+  val place = at(k, w->scores, mul_const(k, slot, node_scores_bytes(w->plan)));
+  val first = is_eq(k, bit_and(k, w->lanes.lane, i32(k, 3)), i32(k, 0));
+  for (int s = 0; s < node_slots(w->plan); s++) {
+    val head = add_const(k, mma_lane_row(k, &w->lanes), (int64_t)s * TILE);
+    IF (k, both(k, first, is_lt(k, head, i32(k, w->plan->group)))) {
+      store(k, x->score[0][s], at(k, place, mul_const(k, head, WALK_WORD)), WALK_WORD);
+    }
+  }
+}
+
+static void score_leaf(struct ir *k, const struct walk *w, val slot, val number, val forced) {
+  struct leaf leaf = leaf_of(k, w, number);
+  struct leaf_score score;
+  for (int s = 0; s < node_slots(w->plan); s++)
+    score.slot[s] = var_init(k, f32(k, 0));
+  if (plan_is_mass(w->plan)) {
+    IF (k, forced) {
+      forced_scores(k, w, &leaf, &score);
+    }
+    ELSE (k) {
+      plan_scores(k, w, &leaf, &score);
+    }
+  } else {
+    plan_scores(k, w, &leaf, &score);
+  }
+  struct node_scores x = {.values = 1};
+  for (int s = 0; s < node_slots(w->plan); s++)
+    x.score[0][s] = number_of(k, w, get(k, score.slot[s]));
+  if (plan_is_mass(w->plan)) {
+    store_scores(k, w, slot, &x);
+  } else {
+    val key = best_key(k, node_join(k, w->plan, &w->lanes, &x));
+    ONE_THREAD (k) {
+      store(k, key, at(k, w->keys, mul_const(k, slot, WALK_WORD)), WALK_WORD);
+    }
+  }
+}
+
+/* ---- all of them ---- */
+
+/* Keys of those that need no score: forced or not seen; where no more are seen than kept all are
+   as good as forced. Returns how many are seen. */
+static val first_keys(struct ir *k, const struct walk *w, val n) {
+  struct var seen = var_init(k, i32(k, 0));
+  FOR_STEP(k, slot, w->lanes.lane, n, i32(k, 32)) {
+    val key = walk_key(k, w, walk_node(k, w, slot), i32(k, 0), f32(k, -INFINITY));
+    store(k, key, at(k, w->keys, mul_const(k, slot, WALK_WORD)), WALK_WORD);
+    set(k, seen, add(k, get(k, seen), widen_bool(k, is_ne(k, key, i32(k, BEST_ABSENT)))));
+  }
+  return warp_sum_u32(k, get(k, seen));
+}
+
+static void share_keys(struct ir *k, const struct walk *w, val seen, val n) {
+  node_softmax(k, w->plan, &w->lanes, seen, w->scores);
+  FOR_STEP(k, slot, w->lanes.lane, n, i32(k, 32)) {
+    val worth = node_share_of(k, w->plan, w->scores, slot);
+    val key = walk_key(k, w, walk_node(k, w, slot), i32(k, 0), worth);
+    store(k, key, at(k, w->keys, mul_const(k, slot, WALK_WORD)), WALK_WORD);
+  }
+}
+
+static void force_all(struct ir *k, const struct walk *w, val n) {
+  FOR_STEP(k, slot, w->lanes.lane, n, i32(k, 32)) {
+    val place = at(k, w->keys, mul_const(k, slot, WALK_WORD));
+    val absent = is_eq(k, load(k, k->i32, place, WALK_WORD), i32(k, BEST_ABSENT));
+    store(k, choose(k, absent, i32(k, BEST_ABSENT), i32(k, BEST_FORCED)), place, WALK_WORD);
+  }
+}
+
+static void write_slot(struct ir *k, void *context, val slot, val key, val place) {
+  struct walk *w = context;
+  walk_write_leaf(k, w, walk_node(k, w, slot), key, place);
+}
+
+/* Seen leaves come first: kept parents ascend, and only the last one has others. */
+void walk_leaves(struct ir *k, struct walk *w) {
+  const struct plan_pyramid *plan = w->plan;
+  val n = mul_const(k, get(k, w->parents), plan->children);
+  val seen = first_keys(k, w, n);
+  warp_sync(k);
+  IF (k, is_lt(k, i32(k, plan->keep), seen)) {
+    FOR (k, slot, i32(k, 0), seen) {
+      val leaf = warp_read(k, walk_node(k, w, slot), i32(k, 0));
+      val forced = walk_is_forced(k, w, leaf, i32(k, 0));
+      if (plan_is_mass(plan)) {
+        score_leaf(k, w, slot, leaf, forced);
+      } else {
+        IF (k, bit_not(k, forced)) {
+          score_leaf(k, w, slot, leaf, forced);
+        }
+      }
+    }
+    if (plan_is_mass(plan))
+      share_keys(k, w, seen, n);
+  }
+  ELSE (k) {
+    force_all(k, w, n);
+  }
+  val kept = best_of_keys(k, &w->lanes, plan->keep, n, w->room.parents * plan->children, w->keys,
+                          write_slot, w);
+  walk_write_rest(k, w, kept);
+}

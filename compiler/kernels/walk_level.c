@@ -1,0 +1,387 @@
+/* walk_level.c: in go the kept nodes of one depth; out come those of the depth below.
+
+   Kept node i lies at word (i mod n) stride + i / n, n the nodes whose rows one product has (8 /
+   rows of a node, at least 1): then what a lane reads for its products is adjacent.
+
+   Few candidates stay in registers, one a lane (node_score.h); many leave their keys in shared
+   memory, a step of products at a time. */
+#include <assert.h>
+#include <math.h>
+
+#include "compiler/kernels/walk.h"
+
+enum { TILE = 8, FOUR = 4 };
+
+static int rows_of_parent(const struct walk *w) {
+  return walk_parent_rows(w->plan);
+}
+static int parents_per_tile(const struct walk *w) {
+  return rows_of_parent(w) < TILE ? TILE / rows_of_parent(w) : 1;
+}
+static int tiles_per_parent(const struct walk *w) {
+  return rows_of_parent(w) < TILE ? 1 : rows_of_parent(w) / TILE;
+}
+static int stride_of(const struct walk *w) {
+  int n = parents_per_tile(w);
+  return walk_round_up((w->room.parents + n - 1) / n, FOUR);
+}
+static int row_bytes(const struct walk *w) {
+  return w->plan->head_dim * WALK_HALF;
+}
+
+val walk_shift(struct ir *k, const struct walk *w, val depth) {
+  return mul_const(k, depth, walk_log2(w->plan->children));
+}
+
+val walk_kept_at(struct ir *k, const struct walk *w, val index) {
+  int n = parents_per_tile(w);
+  val place = index;
+  if (n > 1) {
+    val part = mul_const(k, bit_and(k, index, i32(k, n - 1)), stride_of(w));
+    place = add(k, part, shift_right(k, index, i32(k, walk_log2(n))));
+  }
+  return at(k, w->kept, mul_const(k, place, WALK_WORD));
+}
+
+static val kept_node(struct ir *k, const struct walk *w, val index) {
+  return load(k, k->i32, walk_kept_at(k, w, index), WALK_WORD);
+}
+
+val walk_node(struct ir *k, const struct walk *w, val slot) {
+  int g = w->plan->children;
+  val parent = kept_node(k, w, shift_right(k, slot, i32(k, walk_log2(g))));
+  return add(k, mul_const(k, parent, g), bit_and(k, slot, i32(k, g - 1)));
+}
+
+val walk_level_rows(struct ir *k, const struct walk *w, val level) {
+  val offset = warp_read(k, w->offsets, add_const(k, level, -1));
+  return at(k, w->rows, mul_const(k, widen(k, offset), row_bytes(w)));
+}
+
+val walk_key(struct ir *k, const struct walk *w, val node, val shift, val worth) {
+  val forced = walk_is_forced(k, w, node, shift);
+  val key = choose(k, forced, i32(k, BEST_FORCED), best_key(k, worth));
+  val seen = is_le(k, node, shift_right_signed(k, w->last, shift));
+  return choose(k, seen, key, i32(k, BEST_ABSENT));
+}
+
+void walk_begin(struct ir *k, struct walk *w, val seen) {
+  warp_sync(k);
+  for (int i = 0; i < walk_round_up(w->room.parents, parents_per_tile(w)); i += 32) {
+    val index = add_const(k, w->lanes.lane, i);
+    IF (k, is_lt(k, index, i32(k, walk_round_up(w->room.parents, parents_per_tile(w))))) {
+      store(k, smin(k, index, seen), walk_kept_at(k, w, index), WALK_WORD);
+    }
+  }
+  set(k, w->parents, seen);
+  warp_sync(k);
+}
+
+/* ---- rows ---- */
+
+/* Level that is read for scores of |depth|. */
+static val read_level(struct ir *k, const struct walk *w, val depth) {
+  return node_reads_children(w->plan) ? depth : add_const(k, depth, 1);
+}
+
+/* This lane's row of tile |j| and those that follow it: parent |*parent| of the tile (0 .. n - 1),
+   row |*rest| of those below it; both without what |j| adds. */
+static void lane_place(struct ir *k, const struct walk *w, val *parent, val *rest) {
+  val x = node_lane_row(k, w->plan, &w->lanes);
+  int rows = rows_of_parent(w);
+  *parent = rows < TILE ? shift_right(k, x, i32(k, walk_log2(rows))) : i32(k, 0);
+  *rest = rows < TILE ? bit_and(k, x, i32(k, rows - 1)) : x;
+}
+
+static val row_pointer(struct ir *k, const struct walk *w, val base, val node, int row) {
+  int64_t bytes = (int64_t)rows_of_parent(w) * row_bytes(w);
+  return at_const(k, at(k, base, mul_const(k, widen(k, node), bytes)), (int64_t)row * row_bytes(w));
+}
+
+/* Rows of K kept nodes: their numbers are loaded four at once. */
+static void few_rows(struct ir *k, const struct walk *w, val base, int tiles, val *row) {
+  val part, rest, node[4 * NODE_MAX_TILES];
+  int each = tiles_per_parent(w), nodes = (tiles + each - 1) / each;
+  lane_place(k, w, &part, &rest);
+  val mine = at(k, w->kept, mul_const(k, part, (int64_t)stride_of(w) * WALK_WORD));
+  for (int i = 0; i < nodes; i += FOUR) {
+    val four = load(k, k->i32x4, at_const(k, mine, (int64_t)i * WALK_WORD), FOUR * WALK_WORD);
+    for (int z = 0; z < FOUR && i + z < nodes; z++)
+      node[i + z] = element(k, four, z, k->i32);
+  }
+  base = at(k, base, mul_const(k, widen(k, rest), row_bytes(w)));
+  for (int j = 0; j < tiles; j++)
+    row[j] = row_pointer(k, w, base, node[j / each], j % each * TILE);
+}
+
+/* Rows of tiles |first| (i32) and on of any number of kept nodes; behind the last, its own. */
+static void many_rows(struct ir *k, const struct walk *w, val base, val first, int tiles,
+                      val *row) {
+  val part, rest, most = add_const(k, get(k, w->parents), -1);
+  int each = tiles_per_parent(w), n = parents_per_tile(w);
+  lane_place(k, w, &part, &rest);
+  base = at(k, base, mul_const(k, widen(k, rest), row_bytes(w)));
+  for (int j = 0; j < tiles; j++) {
+    val tile = add_const(k, first, j), index;
+    if (each > 1)
+      index = shift_right(k, tile, i32(k, walk_log2(each)));
+    else
+      index = add(k, mul_const(k, tile, n), part);
+    val node = kept_node(k, w, smin(k, index, most));
+    row[j] = row_pointer(k, w, base, node, 0);
+    if (each > 1) {
+      val within = bit_and(k, tile, i32(k, each - 1));
+      row[j] = at(k, row[j], mul_const(k, within, TILE * row_bytes(w)));
+    }
+  }
+}
+
+/* ---- which rows count ---- */
+
+/* Whether some node that is ranked, or a part of a softmax, may not be full or not all in the past.
+   Of sums of full nodes in the past rows that do not count only make scores that nothing reads. */
+static bool has_partial(const struct plan_pyramid *plan) {
+  return plan_is_mass(plan) || !plan->causal || !plan->current;
+}
+/* With mean the own node is then judged by its children. */
+static bool judges_own(const struct plan_pyramid *plan) {
+  return plan->score == SCORE_MEAN && plan->causal && has_partial(plan);
+}
+
+/* Tokens of a node of the level read, log2. */
+static val read_shift(struct ir *k, const struct walk *w, val depth) {
+  val level = read_level(k, w, depth);
+  int step = walk_log2(w->plan->children);
+  return add_const(k, mul_const(k, level, step), walk_log2(w->plan->leaf) - step);
+}
+
+struct reach { /* rows of the level read that count, and what the last of them weighs */
+  val end, weight;
+};
+/* As places among the rows of the kept nodes: only those of the last one can be cut off. */
+static struct reach reach_of(struct ir *k, const struct walk *w, val depth) {
+  const struct plan_pyramid *plan = w->plan;
+  val shift = read_shift(k, w, depth), keys = w->s.keys;
+  val nodes = add_const(k, shift_right_signed(k, add_const(k, keys, -1), shift), 1);
+  val end = nodes;
+  if (plan->causal)
+    end = node_reads_children(plan) ? shift_right_signed(k, add_const(k, w->t, 1), shift)
+                                    : add_const(k, shift_right_signed(k, w->t, shift), 1);
+  val index = add_const(k, get(k, w->parents), -1), rows = i32(k, rows_of_parent(w));
+  val first = mul(k, kept_node(k, w, index), rows);
+  val count = smax(k, i32(k, 0), smin(k, sub(k, end, first), rows));
+  struct reach r = {.end = add(k, mul(k, index, rows), count)};
+  if (!plan->causal) {
+    val tokens = sub(k, keys, shift_left(k, add_const(k, nodes, -1), shift));
+    val full = to_float(k, shift_left(k, i32(k, 1), shift));
+    val part = mul(k, to_float(k, tokens), reciprocal_approx(k, full));
+    val is_last = is_eq(k, add(k, first, count), nodes);
+    r.weight = choose(k, is_last, part, f32(k, 1));
+  }
+  return r;
+}
+
+/* What the own node of |depth| is worth to each head by those of its children that are full and in
+   the past: their mean, with mass plus its weight; unscaled. Returns whether some are not (i1):
+   else it is judged as others are. */
+static val own_score(struct ir *k, const struct walk *w, val depth, val out[NODE_MAX_SLOTS]) {
+  const struct plan_pyramid *plan = w->plan;
+  int g = plan->children;
+  val own = shift_right_signed(k, w->own, walk_shift(k, w, depth));
+  val child_shift = add_const(k, read_shift(k, w, depth), -walk_log2(g));
+  val end = shift_right_signed(k, add_const(k, w->t, 1), child_shift);
+  val first = mul_const(k, own, g), count = smax(k, i32(k, 0), sub(k, end, first));
+  val child = smin(k, mma_lane_row(k, &w->lanes), smax(k, add_const(k, count, -1), i32(k, 0)));
+  val rows = walk_level_rows(k, w, depth);
+  val row = at(k, rows, mul_const(k, widen(k, add(k, first, child)), row_bytes(w)));
+  struct node_logits x;
+  node_multiply(k, plan, &w->q, &w->lanes, 1, &row, &x);
+  val n = to_float(k, count), part = reciprocal_approx(k, n), bonus = f32(k, 0);
+  if (plan_is_mass(plan)) {
+    val log = log2_approx(k, mul(k, n, f32(k, 1.0 / g)));
+    bonus = mul(k, log, reciprocal_approx(k, mul(k, WALK_ARG(scale), f32(k, 1.44269504088896341))));
+  }
+  val none = is_le(k, count, i32(k, 0)), column = bit_and(k, w->lanes.lane, i32(k, 3));
+  for (int s = 0; s < node_slots(plan); s++) {
+    val sum = f32(k, 0);
+    for (int q = 0; q < 2; q++) {
+      val place = add_const(k, mul_const(k, column, 2), q);
+      sum = add(k, sum, choose(k, is_lt(k, place, count), x.x[0][s][q], f32(k, 0)));
+    }
+    val mean = fused(k, quad_sum(k, sum), part, bonus);
+    out[s] = choose(k, none, f32(k, -INFINITY), mean);
+  }
+  return is_lt(k, count, i32(k, g));
+}
+
+/* Puts |own| in the place |end| - 1 of the columns. */
+static void place_own(struct ir *k, const struct walk *w, val end, const val *own,
+                      struct node_logits *x) {
+  val column = bit_and(k, w->lanes.lane, i32(k, 3)), place = sub(k, end, column);
+  for (int j = 0; j < x->tiles; j++)
+    for (int q = 0; q < 2; q++) {
+      val here = is_eq(k, place, i32(k, TILE * j + FOUR * q + 1));
+      for (int s = 0; s < node_slots(w->plan); s++)
+        x->x[j][s][q] = choose(k, here, own[s], x->x[j][s][q]);
+    }
+}
+
+/* Own node and masks of columns, of which the first is row |begin| of the kept nodes'. */
+struct limits {
+  bool masks, judges;
+  struct reach reach;
+  val own[NODE_MAX_SLOTS];
+  val has_own; /* i1: the last row that counts is the own node */
+};
+static struct limits limits_of(struct ir *k, const struct walk *w, val depth) {
+  struct limits l = {.masks = has_partial(w->plan), .judges = judges_own(w->plan)};
+  if (l.masks)
+    l.reach = reach_of(k, w, depth);
+  if (l.judges) {
+    val is_partial = own_score(k, w, depth, l.own);
+    val last = walk_node(k, w, add_const(k, l.reach.end, -1));
+    val own = shift_right_signed(k, w->own, walk_shift(k, w, depth));
+    l.has_own = both(k, is_partial, is_eq(k, last, own));
+  }
+  return l;
+}
+
+static void apply_limits(struct ir *k, const struct walk *w, const struct limits *l, val begin,
+                         struct node_logits *x) {
+  if (!l->masks)
+    return;
+  val end = sub(k, l->reach.end, begin);
+  node_mask(k, w->plan, &w->lanes, WALK_ARG(scale), 0, end, l->reach.weight, x);
+  if (l->judges)
+    place_own(k, w, choose(k, l->has_own, end, i32(k, -1)), l->own, x);
+}
+
+/* ---- few candidates ---- */
+
+static val few_level(struct ir *k, struct walk *w, val depth, best_body *body, void *context) {
+  const struct plan_pyramid *plan = w->plan;
+  const int n = plan->keep * plan->children;
+  const int tiles = (n + node_per_tile(plan) - 1) / node_per_tile(plan);
+  const int values = tiles * node_values(plan);
+  val shift = walk_shift(k, w, depth), row[NODE_MAX_TILES];
+  few_rows(k, w, walk_level_rows(k, w, read_level(k, w, depth)), tiles, row);
+  val slot = node_lane_candidate(k, plan, &w->lanes, values);
+  val node = walk_node(k, w, n < 32 ? smin(k, slot, i32(k, n - 1)) : slot);
+  struct limits limits = limits_of(k, w, depth);
+  struct node_logits x;
+  node_multiply(k, plan, &w->q, &w->lanes, tiles, row, &x);
+  apply_limits(k, w, &limits, i32(k, 0), &x);
+  val worth = plan_is_mass(plan) ? node_share(k, plan, &w->lanes, WALK_ARG(scale), &x)
+                                 : node_worth(k, plan, &w->lanes, WALK_ARG(scale), &x);
+  val key = walk_key(k, w, node, shift, worth);
+  if ((node_width(plan) << walk_log2(values)) > n)
+    key = choose(k, is_lt(k, slot, i32(k, n)), key, i32(k, BEST_ABSENT));
+  struct best best =
+      best_of_lanes(k, &w->lanes, plan->keep, n, slot, node_lane_first(k, plan, &w->lanes, values),
+                    node_lane_copy(plan, values), key, w->keys);
+  IF (k, best.kept) {
+    if (body)
+      body(k, context, node, key, best.place);
+    else
+      store(k, node, walk_kept_at(k, w, best.place), WALK_WORD);
+  }
+  warp_sync(k);
+  return best.count;
+}
+
+/* ---- many candidates ---- */
+
+static int step_tiles(const struct walk *w) {
+  int most = NODE_MAX_VALUES / node_values(w->plan);
+  int all = (w->room.parents * rows_of_parent(w) + TILE - 1) / TILE;
+  int tiles = most;
+  while (tiles > 1 && tiles / 2 >= all)
+    tiles /= 2;
+  return tiles;
+}
+
+/* Keys, or with mass scores of heads, of the candidates from tile |first| on. */
+static void score_step(struct ir *k, const struct walk *w, val depth, val base, val first,
+                       const struct limits *limits) {
+  const struct plan_pyramid *plan = w->plan;
+  const int tiles = step_tiles(w), values = tiles * node_values(plan);
+  val row[NODE_MAX_TILES], slot_0 = mul_const(k, first, node_per_tile(plan));
+  struct node_logits x;
+  many_rows(k, w, base, first, tiles, row);
+  node_multiply(k, plan, &w->q, &w->lanes, tiles, row, &x);
+  apply_limits(k, w, limits, mul_const(k, first, TILE), &x);
+  if (plan_is_mass(plan)) {
+    struct node_scores scores;
+    node_scores_of(k, plan, WALK_ARG(scale), &x, &scores);
+    val place = at(k, w->scores, mul_const(k, slot_0, node_scores_bytes(plan)));
+    node_scores_store(k, plan, &w->lanes, &scores, place);
+    return;
+  }
+  val worth = node_worth(k, plan, &w->lanes, WALK_ARG(scale), &x);
+  val slot = add(k, slot_0, node_lane_candidate(k, plan, &w->lanes, values));
+  val n = mul_const(k, get(k, w->parents), plan->children);
+  IF (k, both(k, node_lane_first(k, plan, &w->lanes, values), is_lt(k, slot, n))) {
+    val key = walk_key(k, w, walk_node(k, w, slot), walk_shift(k, w, depth), worth);
+    store(k, key, at(k, w->keys, mul_const(k, slot, WALK_WORD)), WALK_WORD);
+  }
+}
+
+static void share_keys(struct ir *k, const struct walk *w, val depth, val n) {
+  node_softmax(k, w->plan, &w->lanes, n, w->scores);
+  FOR_STEP(k, slot, w->lanes.lane, n, i32(k, 32)) {
+    val worth = node_share_of(k, w->plan, w->scores, slot);
+    val key = walk_key(k, w, walk_node(k, w, slot), walk_shift(k, w, depth), worth);
+    store(k, key, at(k, w->keys, mul_const(k, slot, WALK_WORD)), WALK_WORD);
+  }
+}
+
+struct keeper {
+  struct walk *w;
+  best_body *body;
+  void *context;
+};
+static void keep_node(struct ir *k, void *context, val slot, val key, val place) {
+  const struct keeper *keeper = context;
+  val node = walk_node(k, keeper->w, slot);
+  if (keeper->body)
+    keeper->body(k, keeper->context, node, key, place);
+  else
+    store(k, node, at(k, keeper->w->next, mul_const(k, place, WALK_WORD)), WALK_WORD);
+}
+
+static val many_level(struct ir *k, struct walk *w, val depth, best_body *body, void *context) {
+  const struct plan_pyramid *plan = w->plan;
+  val base = walk_level_rows(k, w, read_level(k, w, depth));
+  val n = mul_const(k, get(k, w->parents), plan->children);
+  val tiles = mul(k, get(k, w->parents), i32(k, rows_of_parent(w)));
+  tiles = shift_right(k, add_const(k, tiles, TILE - 1), i32(k, walk_log2(TILE)));
+  struct limits limits = limits_of(k, w, depth);
+  FOR_STEP(k, first, i32(k, 0), tiles, i32(k, step_tiles(w))) {
+    score_step(k, w, depth, base, first, &limits);
+  }
+  if (plan_is_mass(plan))
+    share_keys(k, w, depth, n);
+  struct keeper keeper = {w, body, context};
+  val kept = best_of_keys(k, &w->lanes, plan->keep, n, w->room.parents * plan->children, w->keys,
+                          keep_node, &keeper);
+  warp_sync(k);
+  if (body)
+    return kept;
+  for (int i = 0; i < plan->keep; i += 32) {
+    val index = add_const(k, w->lanes.lane, i);
+    IF (k, is_lt(k, index, kept)) {
+      val node = load(k, k->i32, at(k, w->next, mul_const(k, index, WALK_WORD)), WALK_WORD);
+      store(k, node, walk_kept_at(k, w, index), WALK_WORD);
+    }
+  }
+  warp_sync(k);
+  return kept;
+}
+
+val walk_level(struct ir *k, struct walk *w, val depth, bool dense, best_body *body,
+               void *context) {
+  val kept = walk_has_few(w->plan) && !dense ? few_level(k, w, depth, body, context)
+                                             : many_level(k, w, depth, body, context);
+  set(k, w->parents, kept);
+  return kept;
+}
