@@ -5,7 +5,7 @@
    KERNEL is a name of the table below, that of its field in struct plan_pyramid but for pyramid
    and flat. Keys, with what holds where they are not given:
        type=bf16|fp16 d=64 heads=16 (G) causal=1 leaf=64 children=2 keep=8 flat=0 start=0
-       decode_start=0 score=lse|mean|half_variance reduce=sum|max|lse|mass|max_mass previous=1
+       decode_start=START score=lse|mean|half_variance reduce=sum|max|lse|mass|max_mass previous=1
        current=1 first=TOKENS last=TOKENS range=BEGIN:END page=0 clustered=1
    first, last and range may come more than once, four in all; none is forced without them. In
    front of the PTX, "// ENTRY shared BYTES threads THREADS" says how it is launched. `assemble`
@@ -163,6 +163,7 @@ static struct plan_pyramid plan_of(int n, char **words) {
   spec.route.score = SCORE_LSE;
   spec.route.reduce = REDUCE_SUM;
   spec.route.keep = 8;
+  spec.leaf_stage = LEAF_CLUSTERED;
   spec.route.always_blocks = ALWAYS_PREVIOUS | ALWAYS_CURRENT;
   spec.phases.present = spec.phases.prefill = spec.phases.decode = true;
   int decode_start = -1;
