@@ -24,6 +24,13 @@ static int64_t attended(const struct pisa_job *job) {
   return warps / pisa_attend_blocks_warps(pisa_method_group(job->method));
 }
 
+/* Queries that a CTA of flat takes: heads fold into one query where scores are linear and add up.
+ */
+static int64_t scanned(const struct pisa_job *job) {
+  bool folded = job->method->score == PISA_SCORE_MEAN && job->method->reduce == PISA_REDUCE_SUM;
+  return pisa_flat_queries(pisa_method_group(job->method), folded);
+}
+
 /* CTAs that take |count| queries of a key head each. */
 static int64_t groups(const struct pisa_job *job, int64_t count) {
   return job->shape.kv_heads * pisa_ceil_div(job->shape.queries, count);
@@ -46,7 +53,7 @@ ENQUEUE(SCATTER, scatter, groups(job, PISA_SCATTER_ROWS))
 ENQUEUE(LEAF_SCORE, leaf_score,
         persistent(job, id, (int64_t)job->layout.segments * job->layout.item_room))
 ENQUEUE(PICK, pick, groups(job, PISA_PICK_ROWS))
-ENQUEUE(FLAT, flat, persistent(job, id, rows(job)))
+ENQUEUE(FLAT, flat, groups(job, scanned(job)))
 ENQUEUE(ATTEND_BLOCKS, attend_blocks, groups(job, attended(job)))
 ENQUEUE(APPEND, append, job->shape.kv_heads * job->shape.batch)
 ENQUEUE(DECODE, decode, rows(job))

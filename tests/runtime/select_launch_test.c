@@ -211,10 +211,11 @@ static void check_walk(int *i, const pisa_attention *call, const struct layout *
   check_scale(l, PISA_WALK_scale);
 }
 
+/* |queries| of a CTA: 128 where heads fold, else 16 heads are the rows of one. */
 static void check_flat(int *i, const pisa_attention *call, const struct layout *w, int64_t ids,
-                       int64_t batch) {
-  /* 128 threads, 20000 bytes: 11 on each */
-  const struct fake_launch *l = next(i, "pisa_flat", least(11 * SMS, w->rows), call, w);
+                       int64_t batch, int64_t queries) {
+  const struct fake_launch *l =
+      next(i, "pisa_flat", KV_HEADS * ceil_div(w->queries, queries), call, w);
   ARRAY(FLAT, q, batch ? batch : call->batch, HEADS, call->n_q);
   ARRAY(FLAT, k, batch, KV_HEADS, call->n_k);
   IS(FLAT, means, call->pyramid ? pointer(call->pyramid) : w->means);
@@ -237,7 +238,7 @@ static void check_attend(int *i, const pisa_attention *call, const struct layout
   check_scale(l, PISA_ATTEND_BLOCKS_scale);
 }
 
-enum way { CLUSTERED, CLUSTERED_MASS, FUSED_WALK, FLAT_SCAN };
+enum way { CLUSTERED, CLUSTERED_MASS, FUSED_WALK, FLAT_SCAN, FLAT_FOLDED };
 
 static void launch_call(const pisa_module *module, const pisa_attention *call, size_t wanted) {
   size_t bytes = 0;
@@ -256,8 +257,8 @@ static void check_prefill(const pisa_module *module, const pisa_attention *call,
   int i = 0;
   launch_call(module, call, w.bytes);
   check_build(&i, call, &w, call->pages ? 0 : batch);
-  if (way == FLAT_SCAN)
-    check_flat(&i, call, &w, ids, call->pages ? 0 : batch);
+  if (way >= FLAT_SCAN)
+    check_flat(&i, call, &w, ids, call->pages ? 0 : batch, way == FLAT_FOLDED ? 128 : 8);
   else
     check_walk(&i, call, &w, ids, batch);
   if (clustered)
@@ -279,7 +280,7 @@ static void check_ways(void) {
       {NULL, NULL, 2, 1, 1, CLUSTERED},
       {MASS, NULL, 2, 300, 5000, CLUSTERED_MASS},
       {FUSED, NULL, 2, 300, 5000, FUSED_WALK},
-      {FLAT, NULL, 2, 3000, 5000, FLAT_SCAN},
+      {FLAT, NULL, 2, 3000, 5000, FLAT_FOLDED},
       {NULL, "below tokens=5000 use=flat\n", 2, 300, 5000, CLUSTERED},
       {NULL, "below tokens=5000 use=flat\n", 2, 300, 4999, FLAT_SCAN},
       {FUSED, "below tokens=5000 use=flat\n", 2, 300, 1, FLAT_SCAN},
@@ -323,7 +324,7 @@ static void check_pages(void) {
   call.k.stride[0] = call.v.stride[0] = 16 * KV_HEADS * DIM; /* used, though B is 1 */
   call.o.data = NULL;
   call.blocks = address(6);
-  check_prefill(module, &call, FLAT_SCAN);
+  check_prefill(module, &call, FLAT_FOLDED);
   pisa_module_unload(module);
 }
 
