@@ -100,7 +100,9 @@ static struct rowval leaf_scores(struct ir *k, const struct leaf_score *a, const
   const int half = a->plan->children / 2;
   val is_second = is_ge(k, leaf, i32(k, half));
   val begin = choose(k, is_second, add_const(k, x->item.word[1], -half), x->item.word[0]);
-  val image = leaf_image(k, a, x->item.kv_head, add(k, begin, leaf));
+  val number =
+      smin(k, add(k, begin, leaf), add_const(k, ARG(leaves), -1)); /* a child may be absent */
+  val image = leaf_image(k, a, x->item.kv_head, number);
   struct rowvec most = rowvec_new(k), sum = rowvec_new(k);
   rowvec_fill(k, &most, f32(k, -INFINITY));
   rowvec_fill(k, &sum, f32(k, 0));
