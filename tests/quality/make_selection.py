@@ -13,7 +13,8 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SELECTORS = "pyramid_mass", "pyramid_lm", "pisa_2", "pisa_1", "hils_selector", "nsa_selector", "bsa"
 SHAPE = re.compile(r"heads \d+;(\s*kv_heads \d+;)?\s*head_dim \d+")
-PHASES = re.compile(r"^ *(phases|tune|vary|below)\b.*\n", re.M)
+CHOICES = re.compile(r"^ *(tune|vary|below)\b.*\n", re.M)
+TILE = re.compile(r"prefill \{[^}]*\}")  # that of other heads
 POSITIONS = re.compile(r', "positions": \[.*\]\}$', re.M)
 
 
@@ -38,12 +39,12 @@ class Maker:
         """The published spec for another number of heads, all lists equally long."""
         text = (ROOT / f"specs/{spec}.pisa").read_text()
         text, n = SHAPE.subn(f"heads {heads}; kv_heads {kv_heads}; head_dim {head_dim}", text)
-        text, m = re.subn(r"\bkeep \d+", f"keep {self.keep}", PHASES.sub("", text))
+        text, m = re.subn(r"\bkeep \d+", f"keep {self.keep}", TILE.sub("prefill", CHOICES.sub("", text)))
         assert n == 1 and m == 1, f"{spec}: a shape and a keep"
         source, pack = self.work / f"{spec}.pisa", self.work / f"{spec}.pack"
         source.write_text(text)
-        subprocess.run([self.bin / "pisac", "build", source, "--no-ptxas", "-o", pack], check=True,
-                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        done = subprocess.run([self.bin / "pisac", "build", source, "--no-ptxas", "-o", pack], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
         return pack
 
     def quality(self, packs, path, name, pictures):
