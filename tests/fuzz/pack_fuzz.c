@@ -21,14 +21,30 @@ static void require(bool condition, const char *what) {
   abort();
 }
 
+static void check_selection(const struct pisa_method *m) {
+  const int powers =
+      (m->key & (m->key - 1)) | (m->group & (m->group - 1)) | (m->page & (m->page - 1));
+  require(m->query == 1 && m->key >= 16 && m->key <= 128 && powers == 0, "leaves");
+  require(m->group >= 2 && m->group <= 8 && (m->page == 0 || m->page >= 16), "nodes and pages");
+  require(m->keep >= 1 && m->keep <= 64 && m->budget == PISA_BUDGET_KEEP, "keep");
+  require(m->keep >= m->always_previous + m->always_current, "room for what is forced");
+  require(m->query_tile >= 1 && m->start_nodes >= 0 && m->decode_start_nodes >= 0, "a walk");
+  require(!m->dense && !m->has_window && m->tail == PISA_TAIL_DROP, "nothing but a selection");
+  require(m->prefill || m->decode, "a phase");
+}
+
 /* What manifest.h and method.h promise of everything that was accepted. */
 static void check_method(const struct pisa_method *m) {
   require(m->heads >= 1 && m->kv_heads >= 1 && m->heads % m->kv_heads == 0, "heads");
   require(m->head_dim >= 64 && m->head_dim <= 256, "head_dim");
+  require(m->n_always >= 0 && m->n_always <= PISA_MAX_ALWAYS, "always");
+  if (m->family == PISA_PYRAMID) {
+    check_selection(m);
+    return;
+  }
   require((m->query == 64 || m->query == 128) && (m->key == 64 || m->key == 128), "blocks");
   require(m->query >= m->key, "a query block of whole sub-blocks");
   require(m->window >= 0 && (m->has_window || m->window == 0), "window");
-  require(m->n_always >= 0 && m->n_always <= PISA_MAX_ALWAYS, "always");
   require(m->dense || m->budget != PISA_BUDGET_DENSITY || m->density_num >= 1, "density");
   require(m->budget != PISA_BUDGET_THRESHOLD || m->threshold_num >= 1, "threshold");
   require(m->dense || m->threshold_num <= 100 * m->threshold_den, "at most 100 deviations");
@@ -51,8 +67,11 @@ static void check_manifest(const struct pisa_manifest *manifest) {
     const struct pisa_variant *variant = &manifest->variants[i];
     check_method(&variant->method);
     require(variant->ptx.present && variant->ptx.size > 0, "ptx");
-    for (int k = PISA_KERNEL_ATTEND; k <= PISA_KERNEL_ATTEND_EDGE; k++)
-      require(variant->kernels[k].present && *variant->kernels[k].entry, "attend kernels");
+    const bool selects = variant->method.family == PISA_PYRAMID;
+    const struct pisa_kernel *edge = &variant->kernels[PISA_KERNEL_ATTEND_EDGE];
+    require(edge->present == !selects && (selects || *edge->entry), "an attend kernel");
+    require(variant->kernels[PISA_KERNEL_PYRAMID].present == (selects && variant->method.prefill),
+            "a pyramid kernel");
     require(variant->kernels[PISA_KERNEL_RESIDUAL].present == pisa_wants_residual(&variant->method),
             "a residual kernel");
     require(variant->kernels[PISA_KERNEL_DENSE_EDGE].present == (variant->method.dense_below > 0),

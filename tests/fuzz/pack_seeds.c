@@ -23,7 +23,8 @@ int main(int argc, char **argv) {
       {.route = "top_k score=mean term=none budget=keep density=0/1 keep=8 threshold=0/1 "
                 "variance=diagonal",
        .attend = "selected=exact rest=drop",
-       .shape = "heads=32 kv_heads=8 head_dim=64 type=fp16 mask=causal"},
+       .shape = "heads=32 kv_heads=8 head_dim=64 type=fp16 mask=none"},
+      {.dense = true, .shape = "heads=8 kv_heads=8 head_dim=96 type=bf16 mask=causal"},
       {.blocks = "query=128 key=128 lists=separate",
        .route = "top_k score=mean term=log_key_variance budget=density density=1/10 keep=0 "
                 "threshold=0/1 variance=diagonal",
@@ -34,6 +35,12 @@ int main(int argc, char **argv) {
                 "threshold=25/10 variance=full",
        .attend = "selected=exact rest=taylor_1 mass=zeroth_order",
        .below = "below tokens=2048 use=dense\n"},
+      {.pyramid = "leaf=64 group=2 page=16", .below = "below tokens=9000 use=flat\n"},
+      {.pyramid = "leaf=128 group=8 page=0",
+       .select = "flat score=half_variance reduce=max_mass keep=64 start=0 leaf_stage=fused "
+                 "query_tile=1 decode_start=128",
+       .always = "always last=64\nalways current\n",
+       .phases = "decode"},
   };
   if (argc != 2)
     return 2;
