@@ -48,8 +48,9 @@ static void attend_query(struct ir *k, const struct plan_pyramid *plan, const st
   struct blocks a = blocks_new(k, plan, lanes, &x, first_head, ARG(scale));
   val row = sequence_list_row(k, &x.sequence, query, kv_head);
   val list = at_row(k, ARG(lists), row, mul_const(k, ARG(width), WORD));
-  val units = mul_const(k, ARG(width), plan->leaf / BLOCKS_UNIT);
-  blocks_read(k, &a, (struct blocks_share){i32(k, 0), i32(k, 1), units}, list);
+  struct blocks_share share = {.first = i32(k, 0), .stride = i32(k, 1), .list = list};
+  share.end = mul_const(k, ARG(width), plan->leaf / BLOCKS_UNIT);
+  blocks_read(k, &a, &share);
   blocks_end(k, &a);
   struct outputs out =
       outputs_of(k, &x, ARG(o), ARG(o_batch), ARG(o_head), ARG(o_token), ARG(lse), plan->group);

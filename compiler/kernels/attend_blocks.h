@@ -58,22 +58,23 @@ struct blocks_query {
 struct blocks_query blocks_query(struct ir *k, const struct plan_pyramid *plan, val query,
                                  val kv_head);
 
-/* Which candidates a warp has: first, first + stride, ... < end (i32). */
+/* Which candidates a warp has: first, first + stride, ... < end (i32); of a list, or of all that is
+   seen. */
 struct blocks_share {
   val first, stride, end;
+  val list;    /* pointer to the query's list */
+  val is_list; /* i1; a null val: true */
 };
 struct cursor { /* all lanes alike but for |tokens| and |pages| */
   struct blocks_share share;
-  val list;                 /* pointer to the query's list; null val: none */
   struct var base;          /* first candidate not yet looked at */
   struct var left;          /* bit 31 - i: the i-th of the last 32 is to be read still */
   struct var tokens, pages; /* the lane's candidate's first token, and the page it is in */
-  struct var more;          /* 0: there was no unit left */
-  struct var token, page;   /* of the unit it stands at; readable ones also at the end */
+  struct var token, page;   /* of the unit it stands at; -1 and a readable page: at the end */
 };
-/* Of a list, or with a null val of all that is seen. Stands at the first unit. limit > 0. */
+/* Stands at the first unit. limit > 0. */
 struct cursor cursor_new(struct ir *k, const struct plan_pyramid *plan,
-                         const struct blocks_query *query, struct blocks_share share, val list);
+                         const struct blocks_query *query, const struct blocks_share *share);
 void cursor_advance(struct ir *k, const struct plan_pyramid *plan, const struct blocks_query *query,
                     const struct cursor *cursor);
 
@@ -84,7 +85,8 @@ struct blocks {
   struct blocks_query query;
   val first_head;                     /* i32: of the group */
   val scale_log2;                     /* scale log2 e */
-  struct sequence_array keys, values; /* base: the key head's token 0, or with pages its page 0 */
+  struct sequence_array keys, values; /* base: this lane's place in the key head's token 0,
+                                          or with pages in row 0 of page 0 */
   struct mma_rows q;
   struct mma_row_vars key[BLOCKS_TILES];
   struct mma_values value;
@@ -93,8 +95,8 @@ struct blocks {
 };
 struct blocks blocks_new(struct ir *k, const struct plan_pyramid *plan, const struct lanes *lanes,
                          const struct blocks_query *query, val first_head, val scale);
-/* All units of |share|; those of a list, or with a null val of all that is seen. */
-void blocks_read(struct ir *k, const struct blocks *a, struct blocks_share share, val list);
+/* All units of |share|. */
+void blocks_read(struct ir *k, const struct blocks *a, const struct blocks_share *share);
 /* One unit: the keys and values loaded, |token| its first one; |cursor| is where those that are
    loaded meanwhile lie. */
 void blocks_unit(struct ir *k, const struct blocks *a, val token, const struct cursor *cursor);

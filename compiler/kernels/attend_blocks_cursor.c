@@ -4,7 +4,7 @@
 
 #include "compiler/kernels/attend_blocks.h"
 
-enum { WORD = 4, WARP = 32, FULL_SHIFT = 31 };
+enum { WORD = 4, WARP = 32 };
 
 static int log2_of(int x) {
   int bits = 0;
@@ -20,7 +20,7 @@ static val listed_token(struct ir *k, const struct plan_pyramid *plan,
   const int units = log2_of(plan->leaf / BLOCKS_UNIT), leaf = log2_of(plan->leaf);
   val turn = shift_right(k, p, i32(k, units));
   val entry = choose(k, is_eq(k, turn, i32(k, 0)), turn, sub(k, BLOCKS_ARG(width), turn));
-  val place = at(k, c->list, mul_const(k, widen(k, entry), WORD));
+  val place = at(k, c->share.list, mul_const(k, widen(k, entry), WORD));
   val id = load_if(k, is_lt(k, p, c->share.end), place, i32(k, -1));
   val leaves = shift_right(k, add_const(k, query->limit, plan->leaf - 1), i32(k, leaf));
   val within = mul_const(k, bit_and(k, p, i32(k, (1 << units) - 1)), BLOCKS_UNIT);
@@ -29,8 +29,23 @@ static val listed_token(struct ir *k, const struct plan_pyramid *plan,
   return choose(k, both(k, seen, is_lt(k, token, query->limit)), token, i32(k, -1));
 }
 
+/* The same of all that is seen. */
 static val any_token(struct ir *k, const struct cursor *c, val p) {
   return choose(k, is_lt(k, p, c->share.end), mul_const(k, p, BLOCKS_UNIT), i32(k, -1));
+}
+
+static val candidate_token(struct ir *k, const struct plan_pyramid *plan,
+                           const struct blocks_query *query, const struct cursor *c, val p) {
+  if (is_null(c->share.is_list))
+    return listed_token(k, plan, query, c, p);
+  struct var token = var_new(k, k->i32);
+  IF (k, c->share.is_list) {
+    set(k, token, listed_token(k, plan, query, c, p));
+  }
+  ELSE (k) {
+    set(k, token, any_token(k, c, p));
+  }
+  return get(k, token);
 }
 
 static val page_of(struct ir *k, const struct plan_pyramid *plan, const struct blocks_query *query,
@@ -47,7 +62,7 @@ static void look(struct ir *k, const struct plan_pyramid *plan, const struct blo
   val lane = bit_and(k, thread_index(k), i32(k, WARP - 1));
   val turn = sub(k, i32(k, WARP - 1), lane), base = get(k, c->base);
   val p = add(k, base, mul(k, turn, c->share.stride));
-  val token = is_null(c->list) ? any_token(k, c, p) : listed_token(k, plan, query, c, p);
+  val token = candidate_token(k, plan, query, c, p);
   set(k, c->left, warp_ballot(k, is_ge(k, token, i32(k, 0))));
   token = smax(k, token, i32(k, 0));
   set(k, c->tokens, token);
@@ -63,23 +78,22 @@ void cursor_advance(struct ir *k, const struct plan_pyramid *plan, const struct 
     look(k, plan, query, c);
   }
   val left = get(k, c->left);
-  val bit = sub(k, i32(k, FULL_SHIFT), count_leading_zeros(k, left));
-  val lane = bit_and(k, bit, i32(k, WARP - 1)); /* 31 where none is left */
-  set(k, c->more, widen_bool(k, is_ne(k, left, i32(k, 0))));
-  set(k, c->token, warp_read(k, get(k, c->tokens), lane));
+  val lane = sub(k, i32(k, WARP - 1), count_leading_zeros(k, left)); /* -1, read as 31: none */
+  val token = warp_read(k, get(k, c->tokens), lane);
+  set(k, c->token, choose(k, is_ne(k, left, i32(k, 0)), token, i32(k, -1)));
   if (plan->page > 0)
     set(k, c->page, warp_read(k, get(k, c->pages), lane));
-  set(k, c->left, bit_and(k, left, bit_not(k, shift_left(k, i32(k, 1), lane))));
+  val mask = shift_left(k, i32(k, 1), bit_and(k, lane, i32(k, WARP - 1)));
+  set(k, c->left, bit_and(k, left, bit_not(k, mask)));
 }
 
 struct cursor cursor_new(struct ir *k, const struct plan_pyramid *plan,
-                         const struct blocks_query *query, struct blocks_share share, val list) {
-  struct cursor c = {.share = share, .list = list};
-  c.base = var_init(k, share.first);
+                         const struct blocks_query *query, const struct blocks_share *share) {
+  struct cursor c = {.share = *share};
+  c.base = var_init(k, share->first);
   c.left = var_init(k, i32(k, 0));
   c.tokens = var_init(k, i32(k, 0));
   c.pages = var_init(k, i32(k, 0));
-  c.more = var_init(k, i32(k, 0));
   c.token = var_init(k, i32(k, 0));
   c.page = var_init(k, i32(k, 0));
   cursor_advance(k, plan, query, &c);

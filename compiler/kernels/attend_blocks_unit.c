@@ -23,15 +23,16 @@ struct blocks_query blocks_query(struct ir *k, const struct plan_pyramid *plan, 
   struct blocks_query x = {.query = query, .kv_head = kv_head};
   x.sequence = sequence_of_query(k, query);
   val t = sequence_token(k, &x.sequence, query);
-  x.limit = plan->causal ? add_const(k, t, 1) : x.sequence.keys;
+  val limit = plan->causal ? add_const(k, t, 1) : x.sequence.keys;
+  x.limit = warp_read(k, limit, i32(k, 0)); /* known to be the same for the whole warp */
   return x;
 }
 
-/* The lane's two heads; those behind the last are the last again, and not stored. The words are
-   hidden from ptxas, which moves them into their fragments again for every unit otherwise. */
+/* The lane's two heads; those behind the last are the last again, and not stored. What the words
+   are is hidden from ptxas, which would move them into their fragments for every unit. */
 static struct mma_rows load_queries(struct ir *k, const struct blocks *a) {
   const struct blocks_query *x = &a->query;
-  val hidden_zero = shift_right(k, SEQUENCE_ARG(kv_heads), i32(k, 31));
+  const val never_negative[FRAG_ROWS] = {SEQUENCE_ARG(kv_heads), SEQUENCE_ARG(batch)};
   val place =
       sequence_query_offset(k, &x->sequence, x->query, BLOCKS_ARG(q_batch), BLOCKS_ARG(q_token));
   val first = mul_const(k, x->kv_head, a->plan->group);
@@ -41,6 +42,7 @@ static struct mma_rows load_queries(struct ir *k, const struct blocks *a) {
     head = add(k, first, smin(k, head, i32(k, a->plan->group - 1)));
     val offset = add(k, place, mul(k, widen(k, head), BLOCKS_ARG(q_head)));
     q.r[r] = mma_row_load(k, at(k, BLOCKS_ARG(q), offset), a->plan->head_dim, &a->lanes);
+    val hidden_zero = shift_right(k, never_negative[r], i32(k, 31));
     for (int w = 0; w < a->plan->head_dim / 8; w++)
       q.r[r].word[w] = bit_xor(k, q.r[r].word[w], hidden_zero);
   }
@@ -61,13 +63,13 @@ struct blocks blocks_new(struct ir *k, const struct plan_pyramid *plan, const st
                                    BLOCKS_ARG(k_token)};
   a.values = (struct sequence_array){BLOCKS_ARG(v), BLOCKS_ARG(v_batch), BLOCKS_ARG(v_head),
                                      BLOCKS_ARG(v_token)};
-  a.keys.base = array_start(k, &a, &a.keys);
-  a.values.base = array_start(k, &a, &a.values);
+  a.keys.base = at(k, array_start(k, &a, &a.keys), mma_lane_bytes(k, lanes));
+  a.values.base = at(k, array_start(k, &a, &a.values), mma_values_lane_bytes(k, lanes));
   a.q = load_queries(k, &a);
   for (int tile = 0; tile < BLOCKS_TILES; tile++)
     a.key[tile] = mma_row_vars_new(k, plan->head_dim);
   a.value = mma_values_new(k, plan->head_dim);
-  a.o = mma_sums_new(k, plan->head_dim, blocks_rows(plan));
+  a.o = mma_sums_new(k, plan->head_dim);
   for (int r = 0; r < FRAG_ROWS; r++) {
     a.offset[r] = var_init(k, f32(k, UNSEEN));
     a.sum[r] = var_init(k, f32(k, 0));
@@ -82,20 +84,20 @@ struct blocks blocks_new(struct ir *k, const struct plan_pyramid *plan, const st
 static val unit_row(struct ir *k, const struct blocks *a, const struct sequence_array *array,
                     const struct cursor *cursor, val row) {
   val last = add_const(k, a->query.limit, -1);
-  val token = smin(k, add(k, get(k, cursor->token), row), last);
+  val token = umin(k, add(k, get(k, cursor->token), row), last); /* unsigned: -1 is the last too */
   val start = array->base, token_bytes = narrow(k, array->token_bytes);
   if (a->plan->page > 0) {
     start = at(k, start, mul(k, widen(k, get(k, cursor->page)), array->batch_bytes));
     token = bit_and(k, token, i32(k, a->plan->page - 1));
   }
-  return at_row(k, start, token, token_bytes);
+  return at_row_wide(k, start, token, token_bytes);
 }
 
 void blocks_load_keys(struct ir *k, const struct blocks *a, const struct cursor *cursor) {
   for (int tile = 0; tile < BLOCKS_TILES; tile++) {
     val row = add_const(k, mma_lane_row(k, &a->lanes), MMA_COLUMNS * tile);
     val place = unit_row(k, a, &a->keys, cursor, row);
-    struct mma_row words = mma_row_load(k, place, a->plan->head_dim, &a->lanes);
+    struct mma_row words = mma_row_load_mine(k, place, a->plan->head_dim);
     mma_row_vars_set(k, &a->key[tile], &words);
   }
 }
@@ -120,7 +122,7 @@ static void score_keys(struct ir *k, const struct blocks *a, const struct scores
     for (int w = 0; w < a->plan->head_dim / 8; w += 2) {
       val left[4];
       for (int z = 0; z < 4; z++)
-        left[z] = z % 2 < rows ? a->q.r[z % 2].word[w + z / 2] : i32(k, 0);
+        left[z] = a->q.r[z % 2].word[w + z / 2];
       mma_product(k, c, left, &key.word[w]);
     }
     for (int i = 0; i < 2 * rows; i++)
@@ -214,6 +216,8 @@ void blocks_unit(struct ir *k, const struct blocks *a, val token, const struct c
     s.x[i / 4][i / 2 % 2][i % 2] = var_new(k, k->f32);
   score_keys(k, a, &s);
   blocks_load_keys(k, a, cursor);
+  warp_sync(
+      k); /* ptxas sinks the loads to the end of the loop otherwise, and waits for them there */
   mask_scores(k, a, &s, token);
   exponents(k, a, &s);
   val p[4];
@@ -222,17 +226,16 @@ void blocks_unit(struct ir *k, const struct blocks *a, val token, const struct c
   blocks_load_values(k, a, cursor);
 }
 
-void blocks_read(struct ir *k, const struct blocks *a, struct blocks_share share, val list) {
+void blocks_read(struct ir *k, const struct blocks *a, const struct blocks_share *share) {
   IF (k, is_lt(k, i32(k, 0), a->query.limit)) {
-    struct cursor cursor = cursor_new(k, a->plan, &a->query, share, list);
-    struct var token = var_init(k, get(k, cursor.token)), more = var_init(k, get(k, cursor.more));
+    struct cursor cursor = cursor_new(k, a->plan, &a->query, share);
+    struct var token = var_init(k, get(k, cursor.token));
     blocks_load_keys(k, a, &cursor);
     blocks_load_values(k, a, &cursor);
     cursor_advance(k, a->plan, &a->query, &cursor);
-    WHILE (k, is_ne(k, get(k, more), i32(k, 0))) {
+    WHILE (k, is_ge(k, get(k, token), i32(k, 0))) {
       blocks_unit(k, a, get(k, token), &cursor);
       set(k, token, get(k, cursor.token));
-      set(k, more, get(k, cursor.more));
       cursor_advance(k, a->plan, &a->query, &cursor);
     }
   }

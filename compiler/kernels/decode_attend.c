@@ -67,31 +67,26 @@ static void put_rows(struct ir *k, const struct decode *a, const struct blocks *
   }
 }
 
-static void read_all(struct ir *k, const struct decode *a, const struct blocks *x, val place) {
+/* Of a list every |splits| places'th unit, else a stretch of |each| units. */
+static struct blocks_share share_of(struct ir *k, const struct decode *a, val place) {
+  val row = sequence_list_row(k, &a->query.sequence, a->query.query, a->query.kv_head);
   val units = shift_right(k, add_const(k, a->query.limit, BLOCKS_UNIT - 1), i32(k, 4));
   val each = udiv(k, add(k, units, add_const(k, ARG(splits), -1)), ARG(splits));
   val begin = mul(k, each, a->split), end = smin(k, add(k, begin, each), units);
-  struct blocks_share share = {add(k, begin, place), i32(k, a->places), end};
-  blocks_read(k, x, share, (val){0});
-}
-
-static void read_listed(struct ir *k, const struct decode *a, const struct blocks *x, val place) {
-  val row = sequence_list_row(k, &a->query.sequence, a->query.query, a->query.kv_head);
-  val list = at_row(k, ARG(lists), row, mul_const(k, ARG(width), WORD));
-  struct blocks_share share = {.end = mul_const(k, ARG(width), a->plan->leaf / BLOCKS_UNIT)};
-  share.first = add(k, mul_const(k, a->split, a->places), place);
-  share.stride = mul_const(k, ARG(splits), a->places);
-  blocks_read(k, x, share, list);
+  val listed = mul_const(k, ARG(width), a->plan->leaf / BLOCKS_UNIT);
+  val turn = mul_const(k, a->split, a->places), turns = mul_const(k, ARG(splits), a->places);
+  struct blocks_share share = {.is_list = bit_not(k, is_null_pointer(k, ARG(lists)))};
+  share.list = at_row(k, ARG(lists), row, mul_const(k, ARG(width), WORD));
+  share.first = add(k, choose(k, share.is_list, turn, begin), place);
+  share.stride = choose(k, share.is_list, turns, i32(k, a->places));
+  share.end = choose(k, share.is_list, listed, end);
+  return share;
 }
 
 static void read_part(struct ir *k, const struct decode *a, val place, val first_head) {
   struct blocks x = blocks_new(k, a->plan, &a->lanes, &a->query, first_head, ARG(scale));
-  IF (k, is_null_pointer(k, ARG(lists))) {
-    read_all(k, a, &x, place);
-  }
-  ELSE (k) {
-    read_listed(k, a, &x, place);
-  }
+  struct blocks_share share = share_of(k, a, place);
+  blocks_read(k, &x, &share);
   blocks_end(k, &x);
   put_rows(k, a, &x);
 }

@@ -18,10 +18,13 @@ static int words(const struct mma_row *x) {
   return x->head_dim / CHUNK * CHUNK_WORDS;
 }
 
-struct mma_row mma_row_load(struct ir *k, val row, int head_dim, const struct lanes *lanes) {
+val mma_lane_bytes(struct ir *k, const struct lanes *lanes) {
+  return mul_const(k, quad_lane(k, lanes), LANE_BYTES);
+}
+
+struct mma_row mma_row_load_mine(struct ir *k, val mine, int head_dim) {
   struct mma_row x = {.head_dim = head_dim};
   assert(head_dim % CHUNK == 0 && words(&x) <= MMA_MAX_WORDS);
-  val mine = at(k, row, mul_const(k, quad_lane(k, lanes), LANE_BYTES));
   for (int c = 0; c < head_dim / CHUNK; c++) {
     val four = load(k, k->i32x4, at_const(k, mine, c * CHUNK * 2), LANE_BYTES);
     for (int i = 0; i < CHUNK_WORDS; i++) {
@@ -29,6 +32,10 @@ struct mma_row mma_row_load(struct ir *k, val row, int head_dim, const struct la
     }
   }
   return x;
+}
+
+struct mma_row mma_row_load(struct ir *k, val row, int head_dim, const struct lanes *lanes) {
+  return mma_row_load_mine(k, at(k, row, mma_lane_bytes(k, lanes)), head_dim);
 }
 
 val mma_rows_place(struct ir *k, val row, val word) {

@@ -45,6 +45,10 @@ struct mma_rows mma_rows_load(struct ir *k, val rows, int head_dim, const struct
 /* |row|: pointer to this lane's row, 16-byte aligned. */
 struct mma_row mma_row_load(struct ir *k, val row, int head_dim, const struct lanes *lanes);
 
+/* The same with |mine| = row + mma_lane_bytes. */
+val mma_lane_bytes(struct ir *k, const struct lanes *lanes);
+struct mma_row mma_row_load_mine(struct ir *k, val mine, int head_dim);
+
 struct mma_row_vars mma_row_vars_new(struct ir *k, int head_dim);
 struct mma_row mma_row_vars_get(struct ir *k, const struct mma_row_vars *vars);
 void mma_row_vars_set(struct ir *k, const struct mma_row_vars *vars, const struct mma_row *x);

@@ -32,29 +32,32 @@ val mma_values_row(struct ir *k, const struct lanes *lanes, int i) {
   return add_const(k, mul_const(k, quad_lane(k, lanes), 2), i % 2 + i / 2 * 8);
 }
 
-void mma_values_load(struct ir *k, const struct mma_values *v, int i, val row,
+val mma_values_lane_bytes(struct ir *k, const struct lanes *lanes) {
+  return mul_const(k, group_lane(k, lanes), LANE_BYTES);
+}
+
+void mma_values_load(struct ir *k, const struct mma_values *v, int i, val mine,
                      const struct lanes *lanes) {
-  val group = group_lane(k, lanes);
-  val wide = at(k, row, mul_const(k, group, LANE_BYTES));
   int w = 0;
   for (; w + 4 <= words(v->head_dim); w += 4) {
-    val four = load(k, k->i32x4, at_const(k, wide, w / 4 * WIDE * 2), LANE_BYTES);
+    val four = load(k, k->i32x4, at_const(k, mine, w / 4 * WIDE * 2), LANE_BYTES);
     for (int z = 0; z < 4; z++)
       set(k, v->word[i][w + z], element(k, four, z, k->i32));
   }
   if (w < words(v->head_dim)) {
-    val narrow_part = at(k, at_const(k, row, WIDE * 2), mul_const(k, group, NARROW_BYTES));
-    val two = load(k, ir_type(k, "vector<2xi32>"), narrow_part, NARROW_BYTES);
+    val back = mul_const(k, group_lane(k, lanes), NARROW_BYTES - LANE_BYTES);
+    val place = at_const(k, at(k, mine, back), WIDE * 2);
+    val two = load(k, ir_type(k, "vector<2xi32>"), place, NARROW_BYTES);
     for (int z = 0; z < 2; z++)
       set(k, v->word[i][w + z], element(k, two, z, k->i32));
   }
 }
 
-struct mma_sums mma_sums_new(struct ir *k, int head_dim, int rows) {
-  struct mma_sums o = {.head_dim = head_dim, .rows = rows};
-  assert(head_dim / 8 <= VALUES_MAX_TILES && (rows == 1 || rows == FRAG_ROWS));
+struct mma_sums mma_sums_new(struct ir *k, int head_dim) {
+  struct mma_sums o = {.head_dim = head_dim};
+  assert(head_dim / 8 <= VALUES_MAX_TILES);
   for (int tile = 0; tile < head_dim / 8; tile++)
-    for (int i = 0; i < 2 * rows; i++)
+    for (int i = 0; i < 2 * FRAG_ROWS; i++)
       o.r[tile][i / 2][i % 2] = var_init(k, f32(k, 0));
   return o;
 }
@@ -74,9 +77,9 @@ void mma_sums_add(struct ir *k, const struct mma_sums *o, const val p[4],
     for (int half = 0; half < 2; half++)
       b[half] = pair_of(k, v, 2 * half, tile / 2, tile % 2);
     for (int i = 0; i < 4; i++)
-      c[i] = i < 2 * o->rows ? get(k, o->r[tile][i / 2][i % 2]) : f32(k, 0);
+      c[i] = get(k, o->r[tile][i / 2][i % 2]);
     mma_product(k, c, p, b);
-    for (int i = 0; i < 2 * o->rows; i++)
+    for (int i = 0; i < 4; i++)
       set(k, o->r[tile][i / 2][i % 2], c[i]);
   }
 }

@@ -30,16 +30,16 @@ struct mma_values {
 struct mma_values mma_values_new(struct ir *k, int head_dim);
 /* Which of the 16 rows is this lane's |i|-th. */
 val mma_values_row(struct ir *k, const struct lanes *lanes, int i);
-/* |row|: pointer to that row. */
-void mma_values_load(struct ir *k, const struct mma_values *v, int i, val row,
+/* |mine|: pointer to that row + mma_values_lane_bytes. */
+val mma_values_lane_bytes(struct ir *k, const struct lanes *lanes);
+void mma_values_load(struct ir *k, const struct mma_values *v, int i, val mine,
                      const struct lanes *lanes);
 
-/* o, of which the lanes have |rows| rows each: 2, or 1 where only the first 8 rows are wanted. */
-struct mma_sums {
-  int head_dim, rows;
+struct mma_sums { /* o */
+  int head_dim;
   struct var r[VALUES_MAX_TILES][FRAG_ROWS][2];
 };
-struct mma_sums mma_sums_new(struct ir *k, int head_dim, int rows); /* zeros */
+struct mma_sums mma_sums_new(struct ir *k, int head_dim); /* zeros */
 /* o += p v */
 void mma_sums_add(struct ir *k, const struct mma_sums *o, const val p[4],
                   const struct mma_values *v);
