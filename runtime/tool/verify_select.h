@@ -255,7 +255,8 @@ struct select_walk {
   int64_t node, other; /* and another that should be; -1: not among the candidates */
   double lost;         /* the difference of their scores */
   double worth_error;  /* largest, in units of what is granted */
-  int64_t steps;       /* of the search, bounded */
+  bool unsure;   /* a near tie above the leaves: parts of a softmax may be parts of another whole */
+  int64_t steps; /* of the search, bounded */
 };
 /* Whether the oracle may come to this list. */
 bool select_walk_explains(struct select_walk *walk);

@@ -82,7 +82,7 @@ bool select_compare_list(const struct select_comparison *c, const struct select_
     return false;
   if (!explained)
     blame(c, row, &w);
-  else if (!(w.worth_error <= 1))
+  else if (!(w.worth_error <= 1) && !(w.relative && w.unsure))
     verify_fail(r, "worth[%lld, %lld, %lld] is off by %.3g of what is granted", WHERE(row),
                 w.worth_error);
   pthread_mutex_lock(&r->lock);

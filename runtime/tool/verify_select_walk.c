@@ -57,8 +57,19 @@ static void blame(struct select_walk *w, int level, int64_t node, int64_t other,
   w->lost = lost;
 }
 
+/* Whether a device may keep another node than the oracle does. */
+static bool has_near_tie(const struct select_walk *w, const struct level *l) {
+  double lowest = INFINITY, highest = -INFINITY;
+  for (int64_t e = 0; e < l->n; e++)
+    if (l->keep[e])
+      lowest = fmin(lowest, l->worth[e]);
+    else
+      highest = fmax(highest, l->worth[e]);
+  return near(w, lowest, highest);
+}
+
 /* Scores, and what the oracle keeps. False: no memory. */
-static bool choose(const struct select_walk *w, struct level *l) {
+static bool choose(struct select_walk *w, struct level *l) {
   const struct selection *s = w->selection;
   l->scored = l->n > s->keep;
   if (!l->scored) {
@@ -78,6 +89,7 @@ static bool choose(const struct select_walk *w, struct level *l) {
     l->keep[e] = k < n && l->kept[k] == l->candidate[e];
     k += l->keep[e];
   }
+  w->unsure = w->unsure || (l->level > 1 && has_near_tie(w, l));
   free(score);
   return true;
 }

@@ -46,7 +46,7 @@ static void store(const struct attention *a, const struct model_sequence *s, int
   uint16_t *out = model_row(s, a->o, false, h, n);
   float *logs = pointer(a->args, a->lse);
   int64_t heads = (int64_t)integer(a->args, PISA_SEQUENCE_kv_heads) * GROUP;
-  for (int d = 0; d < D; d++)
+  for (int d = model_fault("unwritten_row"); d < D; d++)
     out[d] = narrow(o[d]);
   if (logs)
     logs[model_out_row(s, heads, h, n)] = lse;

@@ -163,9 +163,11 @@ static void reduce(float (*score)[MAX_CANDIDATES], int64_t n, float *worth) {
     for (int64_t e = 0; e < n; e++)
       largest = fmaxf(largest, score[h][e]);
     for (int64_t e = 0; e < n; e++)
-      sum += by_mass() ? expf(score[h][e] - largest) : 0;
+      sum += by_mass() && score[h][e] > -INFINITY ? expf(score[h][e] - largest) : 0;
     for (int64_t e = 0; e < n; e++) {
-      float x = by_mass() ? expf(score[h][e] - largest) / sum : score[h][e];
+      float x = score[h][e];
+      if (by_mass())
+        x = x > -INFINITY ? expf(x - largest) / sum : 0;
       worth[e] = adds ? worth[e] + x : fmaxf(worth[e], x);
     }
   }
@@ -254,7 +256,7 @@ static void search(const struct search *x, bool flat, struct level *l) {
 static void write_list(const struct level *l, int32_t *ids, float *worth) {
   for (int64_t e = 0; e < model_now.keep; e++) {
     int64_t from = model_fault("select_order") && l->n > 4 && e < 2 ? 1 - e : e;
-    ids[e] = e < l->n ? l->candidate[from] : model_fault("select_padding") ? 0 : -1;
+    ids[e] = e < l->n ? l->candidate[from] : model_fault("select_padding") ? -2 : -1;
     if (worth)
       worth[e] = e < l->n ? l->worth[from] * (model_fault("worth") ? 1.01F : 1) : -INFINITY;
   }

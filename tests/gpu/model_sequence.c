@@ -12,11 +12,12 @@ struct model_sequence model_sequence_at(const union model_value *args, int64_t b
                 *k_starts = pointer(args, PISA_SEQUENCE_k_starts);
   int64_t n_q = integer(args, PISA_SEQUENCE_n_q), n_k = integer(args, PISA_SEQUENCE_n_k);
   struct model_sequence s = {b, n_q, b * n_q, b * n_k, n_k, 0, n_q, args};
-  if (q_starts && !model_fault("starts")) {
+  if (q_starts) {
     s.first = q_starts[b];
     s.queries = q_starts[b + 1] - s.first;
     s.k_begin = k_starts[b];
     s.room = k_starts[b + 1] - s.k_begin;
+    s.k_begin -= s.k_begin > 0 && model_fault("starts");
   }
   s.keys = q_starts ? s.room
                     : keys_of(args, PISA_SEQUENCE_lengths, PISA_SEQUENCE_n_k, b, "lengths_select");

@@ -20,7 +20,8 @@ pack() {
 
 # The fewest query heads that a pack takes: those of one key/value head.
 heads() {
-  case $1 in grouped*) echo 2 ;; small*) echo 4 ;; *) echo 1 ;; esac
+  case $1 in grouped* | flat | walk | walk_fused | walk_open | walk_paged) echo 2 ;; walk_mass) echo 3 ;; small*) echo 4 ;;
+  *) echo 1 ;; esac
 }
 
 # expect CODE COMMAND...: runs it into $work/out and $work/err.
@@ -71,10 +72,11 @@ bench)
   ;;
 right) # right SPEC CASE ...: what is right to rounding passes, in the small and the named cases
   file=$(pack "$1") heads=$(heads "$1")
+  case $1 in walk* | flat) few="--heads $heads" ;; *) few= ;; esac
   shift
   export PISA_LIBCUDA="$model"
-  expect 0 "$pisa" verify "$file" --seed 1 --quick --both
-  expect 0 "$pisa" verify "$file" --seed 1 --quick --no-poison --ptx
+  expect 0 "$pisa" verify "$file" --seed 1 --quick --both $few
+  expect 0 "$pisa" verify "$file" --seed 1 --quick --no-poison --ptx $few
   for name in "$@"; do
     expect 0 "$pisa" verify "$file" --seed 1 --heads "$heads" --case "$name"
     grep -q ' ok$' "$work/out" || fail "$name: no case ran"
