@@ -150,6 +150,19 @@ static struct plan_kernel plan_walk(const struct plan_pyramid *p, const struct t
       .entry = "pisa_walk", .threads = 32 * warps, .smem_bytes = warps * bytes};
 }
 
+/* A thread ranks up to 32 candidates and keeps its list, rows of 16 bytes and 16 between them; or a
+   warp has the keys of all candidates. */
+static struct plan_kernel plan_pick(const struct plan_pyramid *p) {
+  enum { THREADS = 128, MAX_RANKED = 32 };
+  const int candidates = p->keep * p->children, list = (p->keep + 3) / 4 * 4;
+  bool by_thread = !plan_is_mass(p) && candidates <= MAX_RANKED;
+  return (struct plan_kernel){
+      .entry = "pisa_pick",
+      .threads = THREADS,
+      .smem_bytes = 4 * (by_thread ? THREADS * (2 * list + 4) : THREADS / 32 * candidates),
+  };
+}
+
 struct plan_pyramid plan_pyramid_choose(const struct spec *spec, const struct target *target) {
   struct plan_pyramid p = facts(spec);
   p.build = plan_build(&p);
@@ -158,7 +171,7 @@ struct plan_pyramid plan_pyramid_choose(const struct spec *spec, const struct ta
   p.cluster = plan_cluster();
   p.scatter = (struct plan_kernel){.entry = "pisa_scatter", .threads = 256};
   p.leaf_score = plan_leaf_score(&p);
-  p.pick = (struct plan_kernel){.entry = "pisa_pick", .threads = 128};
+  p.pick = plan_pick(&p);
   p.flat_scan = plan_flat(&p);
   p.attend_blocks = (struct plan_kernel){.entry = "pisa_attend_blocks", .threads = 256};
   p.append = plan_append(&p);

@@ -1,0 +1,102 @@
+/* pick: in go kept parents and the scores of their leaves; out come the lists of leaves that
+   queries read, and what they are worth.
+
+       forced leaves, then the best others by worth, equals by the smaller number; ascending, then
+   -1
+
+   Rows that see at most K leaves list them all. A CTA has adjacent queries of a key head: a row is
+   a thread's where candidates are few and scores are of whole groups, else a warp's. */
+#include "compiler/kernels/pick.h"
+
+#include <assert.h>
+#include <float.h>
+#include <math.h>
+
+#include "compiler/kernels/best.h"
+#include "compiler/kernels/cluster.h"
+#include "compiler/kernels/kernels.h"
+#include "compiler/sm90/sync.h"
+
+static const struct ir_arg pick_args[] = {
+#define X(kind, name, meaning) {IR_ARG_##kind, #name},
+    PISA_PICK_ARGS(X)
+#undef X
+};
+
+static const double ln_2 = 0.69314718055994531;
+
+struct pick_row pick_row_of(struct ir *k, const struct pick *a, val query) {
+  const int list_bytes = a->plan->keep * WORD;
+  struct sequence s = sequence_of_query(k, query);
+  val t = sequence_token(k, &s, query), sees = is_ge(k, t, i32(k, 0));
+  val leaf = udiv(k, smax(k, t, i32(k, 0)), i32(k, a->plan->leaf));
+  struct pick_row row = {.keys = s.keys, .own = choose(k, sees, leaf, i32(k, -1))};
+  row.row = sequence_row(k, query, a->kv_head);
+  row.visible = add_const(k, row.own, 1);
+  row.kept = at_row(k, ARG(kept), row.row, i32(k, list_bytes));
+  val list = sequence_list_row(k, &s, query, a->kv_head);
+  row.ids = at_row(k, ARG(ids), list, i32(k, list_bytes));
+  row.worth = at_row(k, ARG(worth), list, i32(k, list_bytes));
+  return row;
+}
+
+/* Whether the leaf has tokens of |range|. */
+static val touches(struct ir *k, const struct pick *a, const struct pick_row *row, val leaf,
+                   const struct always_tokens *range) {
+  val begin = mul_const(k, leaf, a->plan->leaf);
+  val end = smin(k, add_const(k, begin, a->plan->leaf), row->keys);
+  val last = i32(k, range->end < INT32_MAX ? range->end : INT32_MAX);
+  if (range->kind == ALWAYS_TOKENS_LAST)
+    return is_lt(k, sub(k, row->keys, last), end);
+  if (range->begin >= range->end || range->begin >= INT32_MAX)
+    return is_lt(k, i32(k, 1), i32(k, 0));
+  return both(k, is_lt(k, begin, last), is_lt(k, i32(k, range->begin), end));
+}
+
+val pick_is_forced(struct ir *k, const struct pick *a, const struct pick_row *row, val leaf) {
+  val forced = is_eq(k, leaf, row->own);
+  if (a->plan->previous)
+    forced = either(k, forced, is_eq(k, leaf, add_const(k, row->own, -1)));
+  for (int i = 0; i < a->plan->n_always; i++)
+    forced = either(k, forced, touches(k, a, row, leaf, &a->plan->always[i]));
+  return forced;
+}
+
+val pick_worth(struct ir *k, const struct pick *a, val key) {
+  val worth = best_worth(k, key);
+  if (!plan_is_mass(a->plan))
+    worth = mul(k, worth, f32(k, ln_2));
+  val finite = choose(k, is_lt(k, worth, f32(k, FLT_MAX)), worth, f32(k, FLT_MAX));
+  return choose(k, is_eq(k, key, i32(k, BEST_FORCED)), f32(k, INFINITY), finite);
+}
+
+static bool fits_thread(const struct plan_pyramid *plan) {
+  return !plan_is_mass(plan) && plan->keep * plan->children <= PICK_THREAD_CANDIDATES;
+}
+
+void kernel_pick(struct ir *k, const struct plan_pyramid *plan) {
+  const int warps = plan->pick.threads / 32;
+  assert(cluster_can(plan) && PISA_PICK_ROWS % plan->pick.threads == 0);
+  assert(plan->pick.smem_bytes >=
+         (fits_thread(plan) ? pick_thread_bytes(plan) : warps * pick_warp_bytes(plan)));
+  ir_set_half(k, plan->type == TYPE_FP16);
+  kernel_begin(k, PISA_PICK_N_ARGS, pick_args);
+  struct pick a = {.plan = plan, .lanes = lanes_new(k)};
+  a.candidates = plan->keep * plan->children;
+  a.slots = cluster_slots(plan);
+  launch_handover(k);
+  val group = udiv(k, cta_index(k), ARG(kv_heads));
+  a.kv_head = sub(k, cta_index(k), mul(k, group, ARG(kv_heads)));
+  a.first = mul_const(k, group, PISA_PICK_ROWS);
+  a.end = smin(k, add_const(k, a.first, PISA_PICK_ROWS), ARG(queries));
+  bool by_thread = fits_thread(plan);
+  val mine = add(k, a.first, by_thread ? thread_index(k) : a.lanes.warp);
+  FOR_STEP(k, query, mine, a.end, i32(k, by_thread ? plan->pick.threads : warps)) {
+    if (by_thread)
+      pick_by_thread(k, &a, query);
+    else
+      pick_by_warp(k, &a, query);
+  }
+  const int ctas_per_sm = by_thread && a.candidates > 16 ? 2 : 4; /* registers of a row */
+  kernel_end(k, plan->pick.entry, plan->pick.threads, ctas_per_sm);
+}

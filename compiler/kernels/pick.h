@@ -1,0 +1,46 @@
+/* pick.h: what the files of the kernel pick share: which leaves a row may choose from. */
+#ifndef PISA_KERNELS_PICK_H
+#define PISA_KERNELS_PICK_H
+
+#include "compiler/ir/ir.h"
+#include "compiler/kernels/sequence.h"
+#include "compiler/sm90/lanes.h"
+#include "runtime/abi.def"
+
+#define ARG(name) (k->arg[PISA_PICK_##name])
+
+enum { WORD = 4, PICK_THREAD_CANDIDATES = 32 }; /* so many keys a thread ranks in registers */
+
+struct pick {
+  const struct plan_pyramid *plan;
+  struct lanes lanes;
+  int candidates, slots;   /* K g; of scores */
+  val kv_head, first, end; /* of this CTA: query numbers */
+};
+struct pick_row {
+  val row;        /* of arrays [R] */
+  val kept;       /* pointer to its parents */
+  val ids, worth; /* pointers to its list; |worth| may be null, as the argument */
+  val own;        /* leaf; -1 before the first key */
+  val visible;    /* leaves */
+  val keys;       /* of the sequence */
+};
+struct pick_row pick_row_of(struct ir *k, const struct pick *a, val query);
+/* Whether |leaf|, a visible one, is kept unranked. */
+val pick_is_forced(struct ir *k, const struct pick *a, const struct pick_row *row, val leaf);
+/* Worth (natural units) of a leaf kept with |key| (best.h). */
+val pick_worth(struct ir *k, const struct pick *a, val key);
+
+/* ---- pick_thread.c: few candidates, without mass ---- */
+
+int pick_thread_bytes(const struct plan_pyramid *plan);
+/* One row a thread; |query| is one. */
+void pick_by_thread(struct ir *k, const struct pick *a, val query);
+
+/* ---- pick_warp.c ---- */
+
+int pick_warp_bytes(const struct plan_pyramid *plan); /* of a warp */
+/* One row a warp. */
+void pick_by_warp(struct ir *k, const struct pick *a, val query);
+
+#endif
