@@ -358,16 +358,17 @@ static void half_sums(struct ir *k, const struct leaf_score *a, const struct fra
 static void finish(struct ir *k, const struct leaf_score *a, const struct pipeline *p,
                    const struct rowval *sum) {
   struct var score[MAX_PAIRS];
-  val safe = {0};
+  val is_safe[MAX_PAIRS], safe = {0};
   for (int i = 0; i < a->pairs; i++) {
     const struct rowval *x = sum + 2 * i;
     val each[4] = {x[0].r[0], x[1].r[0], x[0].r[1], x[1].r[1]};
-    val mine = quad_sum_each(k, each, &a->lanes), is_safe = frag_sum_is_safe(k, mine);
-    safe = i ? both(k, safe, is_safe) : is_safe;
+    val mine = quad_sum_each(k, each, &a->lanes);
+    is_safe[i] = frag_sum_is_safe(k, mine);
+    safe = i ? both(k, safe, is_safe[i]) : is_safe[i];
     score[i] = var_init(k, log2_approx(k, mine));
   }
   IF (k, is_ne(k, warp_ballot(k, bit_not(k, safe)), i32(k, 0))) {
-    leaf_score_redo(k, a, get(k, p->aims[0].name), score);
+    leaf_score_redo(k, a, get(k, p->aims[0].name), score, is_safe);
   }
   val value[MAX_PAIRS];
   for (int i = 0; i < a->pairs; i++) /* nan: no score */

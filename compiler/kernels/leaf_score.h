@@ -68,8 +68,10 @@ val tile_member(struct ir *k, const struct leaf_score *a, val tile, int r);
 /* ---- leaf_score_redo.c ---- */
 
 /* Scores (log2) of one warp's rows in tile |name|, with the maximum of every row subtracted: of
-   pair p into value[p]. */
-void leaf_score_redo(struct ir *k, const struct leaf_score *a, val name, const struct var *value);
+   pair p into value[p] where not safe[p] (i1): what a row gets may not depend on its neighbours in
+   the warp, which differ from run to run. */
+void leaf_score_redo(struct ir *k, const struct leaf_score *a, val name, const struct var *value,
+                     const val *safe);
 
 /* ---- leaf_score_write.c ---- */
 

@@ -129,7 +129,8 @@ static struct rowval leaf_scores(struct ir *k, const struct leaf_score *a, const
   return score;
 }
 
-void leaf_score_redo(struct ir *k, const struct leaf_score *a, val name, const struct var *value) {
+void leaf_score_redo(struct ir *k, const struct leaf_score *a, val name, const struct var *value,
+                     const val *safe) {
   struct redo x = redo_new(k, a, name);
   val mine = bit_and(k, a->lanes.lane, i32(k, 1));
   val is_lower = is_ne(k, bit_and(k, a->lanes.lane, i32(k, 2)), i32(k, 0));
@@ -138,7 +139,8 @@ void leaf_score_redo(struct ir *k, const struct leaf_score *a, val name, const s
     val of_row = choose(k, is_lower, score.r[1], score.r[0]);
     for (int p = 0; p < a->pairs; p++) {
       val is_mine = is_eq(k, leaf, add_const(k, mine, 2 * p));
-      set(k, value[p], choose(k, is_mine, of_row, get(k, value[p])));
+      val wanted = both(k, is_mine, bit_not(k, safe[p]));
+      set(k, value[p], choose(k, wanted, of_row, get(k, value[p])));
     }
   }
 }
