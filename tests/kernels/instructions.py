@@ -208,8 +208,18 @@ class Instructions(Units):
         return run
 
     def op_bfe(self, op, o):
+        """Signed: the field's highest bit fills what is above."""
         a, p, n = self.get(o[1], U32), self.get(o[2], U32), self.get(o[3], U32)
-        return lambda w: w.set(o[0], (a(w) >> p(w)) & ((U32(1) << n(w)) - U32(1)))
+        signed = op.endswith("s32")
+
+        def run(w):
+            width = np.minimum(n(w), U32(31))
+            field = (a(w) >> np.minimum(p(w), U32(31))) & ((U32(1) << width) - U32(1))
+            if signed:
+                top = U32(1) << (np.maximum(width, U32(1)) - U32(1))
+                field = (field ^ top) - top
+            w.set(o[0], field)
+        return run
 
     def op_prmt(self, op, o):
         assert op == "prmt.b32" and o[3].startswith("0x"), op
@@ -236,11 +246,13 @@ class Instructions(Units):
     def op_setp(self, op, o):
         _, compare, kind = op.split(".")[:3]
         t = self.type_of(op)
-        fn = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater,
+        fn = {"eq": np.equal, "ne": lambda a, b: (a < b) | (a > b), "lt": np.less, "le": np.less_equal, "gt": np.greater,
               "ge": np.greater_equal, "neu": np.not_equal,
               "geu": lambda a, b: ~(a < b), "gtu": lambda a, b: ~(a <= b), "leu": lambda a, b: ~(a > b),
               "ltu": lambda a, b: ~(a >= b),
               "num": lambda a, b: (a == a) & (b == b), "nan": lambda a, b: (a != a) | (b != b)}[compare]
+        if compare == "ne" and t == F32:  # false where one is nan; neu is true
+            fn = lambda a, b: (a < b) | (a > b)
         a, b = self.get(o[1], t), self.get(o[2], t)
         return lambda w: w.set(o[0], fn(a(w), b(w)))
 

@@ -175,10 +175,9 @@ static struct plan_pyramid plan_of(int n, char **words) {
     set_key(words[i], equals + 1, &spec, &decode_start);
   }
   spec.pages.present = spec.pages.size > 0;
-  struct plan_pyramid plan = plan_pyramid_choose(&spec, &target_sm90a);
   if (decode_start >= 0)
-    plan.decode_start_nodes = decode_start;
-  return plan;
+    spec.route.decode_start_nodes = decode_start > 0 ? decode_start : -1; /* -1: root */
+  return plan_pyramid_choose(&spec, &target_sm90a);
 }
 
 /* ---- the kernel ---- */
