@@ -7,7 +7,7 @@
 enum { NO_LEAF = -16 };
 
 /* The keys of a leaf are taken in chunks of at most this many products. */
-enum { CHUNK_GROUPS = 4 };
+enum { CHUNK_GROUPS = 2 };
 
 struct sums { /* of one row: this lane's columns, then the quad's */
   struct var max, sum;

@@ -60,8 +60,7 @@ static void load_query(struct ir *k, const struct walk *w, val number,
 
 /* ---- where a walk begins ---- */
 
-/* The least depth, from |least| on, of which at most |most| nodes are seen. */
-static val start_depth(struct ir *k, const struct walk *w, int most, int least) {
+val walk_start_depth(struct ir *k, const struct walk *w, int most, int least) {
   const int step = walk_log2(w->plan->children), fits = walk_log2(most + 1) - 1;
   /* of |fits| bits all numbers are below |most|; of one bit more some are */
   val bits = sub(k, i32(k, 32), count_leading_zeros(k, w->last));
@@ -72,20 +71,19 @@ static val start_depth(struct ir *k, const struct walk *w, int most, int least) 
   return smax(k, depth, i32(k, least));
 }
 
-/* Nodes of |depth| seen, at least 1. */
-static val seen_at(struct ir *k, const struct walk *w, val depth) {
+/* At least 1. */
+val walk_seen_at(struct ir *k, const struct walk *w, val depth) {
   return add_const(k, shift_right(k, w->last, walk_shift(k, w, depth)), 1);
 }
 
 /* ---- a row ---- */
 
-/* Depth of the last level that walk_level scores; of means the leaves themselves. */
-static int last_depth(const struct plan_pyramid *plan) {
+int walk_last_depth(const struct plan_pyramid *plan) {
   return plan->clustered || walk_reads_keys(plan) ? 1 : 0;
 }
 
 static void finish_level(struct ir *k, struct walk *w, val depth, bool dense) {
-  if (last_depth(w->plan) == 1) {
+  if (walk_last_depth(w->plan) == 1) {
     walk_level(k, w, depth, dense, NULL, NULL);
     return;
   }
@@ -97,9 +95,8 @@ static void finish_level(struct ir *k, struct walk *w, val depth, bool dense) {
   }
 }
 
-/* From |depth|, where it keeps all it sees, |dense|: the best of them, on. */
-static void go_down(struct ir *k, struct walk *w, struct var depth) {
-  const int last = last_depth(w->plan);
+void walk_go_down(struct ir *k, struct walk *w, struct var depth) {
+  const int last = walk_last_depth(w->plan);
   WHILE (k, is_lt(k, i32(k, last), get(k, depth))) {
     set(k, depth, add_const(k, get(k, depth), -1));
     finish_level(k, w, get(k, depth), false);
@@ -108,7 +105,7 @@ static void go_down(struct ir *k, struct walk *w, struct var depth) {
 
 static void begin_dense(struct ir *k, struct walk *w, val depth) {
   const int step = walk_log2(w->plan->children);
-  val seen = seen_at(k, w, depth);
+  val seen = walk_seen_at(k, w, depth);
   IF (k, is_lt(k, i32(k, w->plan->keep), seen)) {
     walk_begin(k, w, add_const(k, shift_right(k, add_const(k, seen, -1), i32(k, step)), 1));
     if (walk_reads_keys(w->plan)) {
@@ -129,12 +126,12 @@ static void walk_down(struct ir *k, struct walk *w) {
   const struct plan_pyramid *plan = w->plan;
   const bool dense = walk_starts_dense(plan);
   const int most = dense ? plan->start_nodes : plan->keep;
-  struct var depth = var_init(k, start_depth(k, w, most, plan->clustered ? 1 : 0));
+  struct var depth = var_init(k, walk_start_depth(k, w, most, plan->clustered ? 1 : 0));
   if (dense)
     begin_dense(k, w, get(k, depth));
   else
-    walk_begin(k, w, seen_at(k, w, get(k, depth)));
-  go_down(k, w, depth);
+    walk_begin(k, w, walk_seen_at(k, w, get(k, depth)));
+  walk_go_down(k, w, depth);
 }
 
 static void clustered_row(struct ir *k, struct walk *w) {

@@ -60,6 +60,16 @@ static inline int walk_log2(int x) {
 /* log2 of the leaves of a node of |depth| (i32). */
 val walk_shift(struct ir *k, const struct walk *w, val depth);
 
+/* ---- walk.c ---- */
+
+/* The least depth, from |least| on, of which at most |most| nodes are seen; how many of a depth. */
+val walk_start_depth(struct ir *k, const struct walk *w, int most, int least);
+val walk_seen_at(struct ir *k, const struct walk *w, val depth);
+/* Depth of the last level that walk_level scores; of means the leaves themselves. */
+int walk_last_depth(const struct plan_pyramid *plan);
+/* From |depth|, whose nodes are kept, on. */
+void walk_go_down(struct ir *k, struct walk *w, struct var depth);
+
 /* ---- walk_forced.c ---- */
 
 void walk_ranges(struct ir *k, struct walk *w);
@@ -82,6 +92,10 @@ void walk_begin(struct ir *k, struct walk *w, val seen);
    |body| instead, where it is not null, gets what is kept: candidate, key, place. Returns how many
    are. */
 val walk_level(struct ir *k, struct walk *w, val depth, bool dense, best_body *body, void *context);
+/* Its two parts where candidates are many, the first of which |step| warps share: warp |first| of
+   them; the other is one warp's, once all have come. */
+void walk_score_many(struct ir *k, const struct walk *w, val depth, val first, int step);
+val walk_keep_many(struct ir *k, struct walk *w, val depth, best_body *body, void *context);
 /* Key of a node with |worth|: as it is forced or not seen. */
 val walk_key(struct ir *k, const struct walk *w, val node, val shift, val worth);
 
@@ -89,6 +103,11 @@ val walk_key(struct ir *k, const struct walk *w, val node, val shift, val worth)
 
 /* Scores the leaves of the kept parents and writes the row's ids and worth. */
 void walk_leaves(struct ir *k, struct walk *w);
+/* Its parts: keys of leaves that are not scored, and how many are seen; scores, where more are seen
+   than kept, which |step| warps share: warp |first| of them; the choice, once all have come. */
+val walk_leaf_keys(struct ir *k, const struct walk *w);
+void walk_score_leaves(struct ir *k, const struct walk *w, val seen, val first, int step);
+void walk_keep_leaves(struct ir *k, struct walk *w, val seen);
 
 /* ---- walk_output.c ---- */
 

@@ -271,7 +271,8 @@ static void score_leaf(struct ir *k, const struct walk *w, val slot, val number,
 
 /* Keys of those that need no score: forced or not seen; where no more are seen than kept all are
    as good as forced. Returns how many are seen. */
-static val first_keys(struct ir *k, const struct walk *w, val n) {
+val walk_leaf_keys(struct ir *k, const struct walk *w) {
+  val n = mul_const(k, get(k, w->parents), w->plan->children);
   struct var seen = var_init(k, i32(k, 0));
   FOR_STEP(k, slot, w->lanes.lane, n, i32(k, 32)) {
     val key = walk_key(k, w, walk_node(k, w, slot), i32(k, 0), f32(k, -INFINITY));
@@ -304,30 +305,41 @@ static void write_slot(struct ir *k, void *context, val slot, val key, val place
 }
 
 /* Seen leaves come first: kept parents ascend, and only the last one has others. */
-void walk_leaves(struct ir *k, struct walk *w) {
-  const struct plan_pyramid *plan = w->plan;
-  val n = mul_const(k, get(k, w->parents), plan->children);
-  val seen = first_keys(k, w, n);
-  warp_sync(k);
-  IF (k, is_lt(k, i32(k, plan->keep), seen)) {
-    FOR (k, slot, i32(k, 0), seen) {
-      val leaf = warp_read(k, walk_node(k, w, slot), i32(k, 0));
-      val forced = walk_is_forced(k, w, leaf, i32(k, 0));
-      if (plan_is_mass(plan)) {
+void walk_score_leaves(struct ir *k, const struct walk *w, val seen, val first, int step) {
+  FOR_STEP(k, slot, first, seen, i32(k, step)) {
+    val leaf = warp_read(k, walk_node(k, w, slot), i32(k, 0));
+    val forced = walk_is_forced(k, w, leaf, i32(k, 0));
+    if (plan_is_mass(w->plan)) {
+      score_leaf(k, w, slot, leaf, forced);
+    } else {
+      IF (k, bit_not(k, forced)) {
         score_leaf(k, w, slot, leaf, forced);
-      } else {
-        IF (k, bit_not(k, forced)) {
-          score_leaf(k, w, slot, leaf, forced);
-        }
       }
     }
-    if (plan_is_mass(plan))
-      share_keys(k, w, seen, n);
   }
-  ELSE (k) {
+}
+
+void walk_keep_leaves(struct ir *k, struct walk *w, val seen) {
+  const struct plan_pyramid *plan = w->plan;
+  val n = mul_const(k, get(k, w->parents), plan->children);
+  IF (k, is_le(k, seen, i32(k, plan->keep))) {
     force_all(k, w, n);
+  }
+  if (plan_is_mass(plan)) {
+    ELSE (k) {
+      share_keys(k, w, seen, n);
+    }
   }
   val kept = best_of_keys(k, &w->lanes, plan->keep, n, w->room.parents * plan->children, w->keys,
                           write_slot, w);
   walk_write_rest(k, w, kept);
+}
+
+void walk_leaves(struct ir *k, struct walk *w) {
+  val seen = walk_leaf_keys(k, w);
+  warp_sync(k);
+  IF (k, is_lt(k, i32(k, w->plan->keep), seen)) {
+    walk_score_leaves(k, w, seen, i32(k, 0), 1);
+  }
+  walk_keep_leaves(k, w, seen);
 }

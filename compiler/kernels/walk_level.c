@@ -349,22 +349,27 @@ static void keep_node(struct ir *k, void *context, val slot, val key, val place)
     store(k, node, at(k, keeper->w->next, mul_const(k, place, WALK_WORD)), WALK_WORD);
 }
 
-static val many_level(struct ir *k, struct walk *w, val depth, best_body *body, void *context) {
-  const struct plan_pyramid *plan = w->plan;
+void walk_score_many(struct ir *k, const struct walk *w, val depth, val first, int step) {
+  const int each = step_tiles(w);
   val base = walk_level_rows(k, w, read_level(k, w, depth));
-  val n = mul_const(k, get(k, w->parents), plan->children);
   val tiles = mul(k, get(k, w->parents), i32(k, rows_of_parent(w)));
   tiles = shift_right(k, add_const(k, tiles, TILE - 1), i32(k, walk_log2(TILE)));
   struct limits limits = limits_of(k, w, depth);
-  FOR_STEP(k, first, i32(k, 0), tiles, i32(k, step_tiles(w))) {
-    score_step(k, w, depth, base, first, &limits);
+  FOR_STEP(k, tile, mul_const(k, first, each), tiles, i32(k, each * step)) {
+    score_step(k, w, depth, base, tile, &limits);
   }
+}
+
+val walk_keep_many(struct ir *k, struct walk *w, val depth, best_body *body, void *context) {
+  const struct plan_pyramid *plan = w->plan;
+  val n = mul_const(k, get(k, w->parents), plan->children);
   if (plan_is_mass(plan))
     share_keys(k, w, depth, n);
   struct keeper keeper = {w, body, context};
   val kept = best_of_keys(k, &w->lanes, plan->keep, n, w->room.parents * plan->children, w->keys,
                           keep_node, &keeper);
   warp_sync(k);
+  set(k, w->parents, kept);
   if (body)
     return kept;
   for (int i = 0; i < plan->keep; i += 32) {
@@ -376,6 +381,11 @@ static val many_level(struct ir *k, struct walk *w, val depth, best_body *body, 
   }
   warp_sync(k);
   return kept;
+}
+
+static val many_level(struct ir *k, struct walk *w, val depth, best_body *body, void *context) {
+  walk_score_many(k, w, depth, i32(k, 0), 1);
+  return walk_keep_many(k, w, depth, body, context);
 }
 
 val walk_level(struct ir *k, struct walk *w, val depth, bool dense, best_body *body,

@@ -1,4 +1,5 @@
 /* pyramid.c: in goes a spec that selects blocks; out come the facts and launches of its kernels. */
+#include "compiler/plan/decode.h"
 #include "compiler/plan/plan.h"
 #include "compiler/plan/walk.h"
 #include "runtime/abi.def"
@@ -163,6 +164,12 @@ static struct plan_kernel plan_pick(const struct plan_pyramid *p) {
   };
 }
 
+/* A query a CTA: its walk, shared by the warps. */
+static struct plan_kernel plan_decode(const struct plan_pyramid *p) {
+  return (struct plan_kernel){
+      .entry = "pisa_decode", .threads = 32 * DECODE_WARPS, .smem_bytes = decode_bytes(p)};
+}
+
 struct plan_pyramid plan_pyramid_choose(const struct spec *spec, const struct target *target) {
   struct plan_pyramid p = facts(spec);
   p.build = plan_build(&p);
@@ -175,7 +182,7 @@ struct plan_pyramid plan_pyramid_choose(const struct spec *spec, const struct ta
   p.flat_scan = plan_flat(&p);
   p.attend_blocks = (struct plan_kernel){.entry = "pisa_attend_blocks", .threads = 256};
   p.append = plan_append(&p);
-  p.decode_select = (struct plan_kernel){.entry = "pisa_decode", .threads = 512};
+  p.decode_select = plan_decode(&p);
   p.decode_attend = plan_decode_attend(&p);
   p.decode_merge = (struct plan_kernel){.entry = "pisa_decode_merge", .threads = 256};
   return p;
