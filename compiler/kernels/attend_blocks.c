@@ -6,9 +6,10 @@
 
    What it costs, N 16384, 32/2 heads, D 64, C 64, K 8: 32768 rows of 8 leaves of 16 KB are 4.3 GB
    through L1. Three of the eight are the first, the previous and the own, which eight neighbours
-   read in step: 2.9 GB from L2, 0.5 ms at 5.5 TB/s, less with equal choices of neighbours. A
-   unit of 16 keys takes about 110 instructions, 64 K of them on each scheduler a row of 8 leaves
-   long: 0.13 ms of issue slots; 64 exponentials a clock-quarter: 0.07 ms. So it is bound by L2. */
+   read in step: 2.9 GB from L2, 0.53 ms at 5.5 TB/s, less where neighbours choose alike. A unit of
+   16 keys takes about 170 instructions of a warp, 32 units a row: 0.19 ms of issue slots. Products
+   take 0.12 ms, exponentials 0.07 ms. So L2 bounds it, if enough loads are in flight: 2 to 4 KB a
+   warp, 32 to 64 KB an SM, where 5.5 TB/s and 0.7 us want 29 KB. */
 #include <assert.h>
 
 #include "compiler/kernels/attend_blocks.h"
@@ -74,5 +75,6 @@ void kernel_attend_blocks(struct ir *k, const struct plan_pyramid *plan) {
   IF (k, both(k, is_lt(k, query, ARG(queries)), is_lt(k, place, i32(k, queries)))) {
     attend_query(k, plan, &lanes, query, kv_head, first_head);
   }
-  kernel_end(k, plan->attend_blocks.entry, plan->attend_blocks.threads, blocks_ctas_per_sm(plan));
+  kernel_end(k, plan->attend_blocks.entry, plan->attend_blocks.threads,
+             blocks_ctas_per_sm(plan, plan->attend_blocks.threads));
 }

@@ -18,6 +18,8 @@
        of a list   C / 16 to an entry: entry 0 first, then from the last entry backwards, so that
                    neighbours with ascending lists begin with the leaves they share
        no list     unit i of all visible keys
+
+   Bytes between tokens of k and v are below 2^32 (one wide multiply-add finds a row).
    clang-format on */
 #ifndef PISA_KERNELS_ATTEND_BLOCKS_H
 #define PISA_KERNELS_ATTEND_BLOCKS_H
@@ -44,9 +46,10 @@ static inline int blocks_rows(const struct plan_pyramid *plan) {
   return plan->group <= BLOCKS_HEADS / 2 ? 1 : FRAG_ROWS;
 }
 
-/* CTAs of 8 warps on an SM: two with 128 registers a thread where o and a unit fit them. */
-static inline int blocks_ctas_per_sm(const struct plan_pyramid *plan) {
-  return plan->head_dim == 64 ? 2 : 1;
+/* CTAs on an SM: 16 warps with 128 registers a thread where o, q and a unit fit them, or 8. */
+static inline int blocks_ctas_per_sm(const struct plan_pyramid *plan, int threads) {
+  const int most = plan->head_dim == 64 ? 512 : 256;
+  return threads < most ? most / threads : 1;
 }
 
 /* A query and the limit of what it sees. */
@@ -97,11 +100,6 @@ struct blocks blocks_new(struct ir *k, const struct plan_pyramid *plan, const st
                          const struct blocks_query *query, val first_head, val scale);
 /* All units of |share|. */
 void blocks_read(struct ir *k, const struct blocks *a, const struct blocks_share *share);
-/* One unit: the keys and values loaded, |token| its first one; |cursor| is where those that are
-   loaded meanwhile lie. */
-void blocks_unit(struct ir *k, const struct blocks *a, val token, const struct cursor *cursor);
-void blocks_load_keys(struct ir *k, const struct blocks *a, const struct cursor *cursor);
-void blocks_load_values(struct ir *k, const struct blocks *a, const struct cursor *cursor);
 /* Completes sum: alike in a quad. */
 void blocks_end(struct ir *k, const struct blocks *a);
 

@@ -28,11 +28,9 @@ struct blocks_query blocks_query(struct ir *k, const struct plan_pyramid *plan, 
   return x;
 }
 
-/* The lane's two heads; those behind the last are the last again, and not stored. What the words
-   are is hidden from ptxas, which would move them into their fragments for every unit. */
+/* The lane's two heads; those behind the last are the last again, and not stored. */
 static struct mma_rows load_queries(struct ir *k, const struct blocks *a) {
   const struct blocks_query *x = &a->query;
-  const val never_negative[FRAG_ROWS] = {SEQUENCE_ARG(kv_heads), SEQUENCE_ARG(batch)};
   val place =
       sequence_query_offset(k, &x->sequence, x->query, BLOCKS_ARG(q_batch), BLOCKS_ARG(q_token));
   val first = mul_const(k, x->kv_head, a->plan->group);
@@ -42,9 +40,18 @@ static struct mma_rows load_queries(struct ir *k, const struct blocks *a) {
     head = add(k, first, smin(k, head, i32(k, a->plan->group - 1)));
     val offset = add(k, place, mul(k, widen(k, head), BLOCKS_ARG(q_head)));
     q.r[r] = mma_row_load(k, at(k, BLOCKS_ARG(q), offset), a->plan->head_dim, &a->lanes);
-    val hidden_zero = shift_right(k, never_negative[r], i32(k, 31));
-    for (int w = 0; w < a->plan->head_dim / 8; w++)
-      q.r[r].word[w] = bit_xor(k, q.r[r].word[w], hidden_zero);
+  }
+  return q;
+}
+
+/* What the words are is hidden from ptxas, which would move them into their fragments for every
+   unit. Waits for them. */
+static struct mma_rows hide(struct ir *k, struct mma_rows q) {
+  const val never_negative[FRAG_ROWS] = {SEQUENCE_ARG(kv_heads), SEQUENCE_ARG(batch)};
+  for (int r = 0; r < FRAG_ROWS; r++) {
+    val zero = shift_right(k, never_negative[r], i32(k, 31));
+    for (int w = 0; w < q.r[r].head_dim / 8; w++)
+      q.r[r].word[w] = bit_xor(k, q.r[r].word[w], zero);
   }
   return q;
 }
@@ -93,7 +100,7 @@ static val unit_row(struct ir *k, const struct blocks *a, const struct sequence_
   return at_row_wide(k, start, token, token_bytes);
 }
 
-void blocks_load_keys(struct ir *k, const struct blocks *a, const struct cursor *cursor) {
+static void load_keys(struct ir *k, const struct blocks *a, const struct cursor *cursor) {
   for (int tile = 0; tile < BLOCKS_TILES; tile++) {
     val row = add_const(k, mma_lane_row(k, &a->lanes), MMA_COLUMNS * tile);
     val place = unit_row(k, a, &a->keys, cursor, row);
@@ -102,7 +109,7 @@ void blocks_load_keys(struct ir *k, const struct blocks *a, const struct cursor 
   }
 }
 
-void blocks_load_values(struct ir *k, const struct blocks *a, const struct cursor *cursor) {
+static void load_values(struct ir *k, const struct blocks *a, const struct cursor *cursor) {
   for (int i = 0; i < VALUES_LANE_ROWS; i++) {
     val place = unit_row(k, a, &a->values, cursor, mma_values_row(k, &a->lanes, i));
     mma_values_load(k, &a->value, i, place, &a->lanes);
@@ -112,7 +119,8 @@ void blocks_load_values(struct ir *k, const struct blocks *a, const struct curso
 /* ---- a unit ---- */
 
 /* q.k, unscaled. */
-static void score_keys(struct ir *k, const struct blocks *a, const struct scores *s) {
+static void score_keys(struct ir *k, const struct blocks *a, const struct mma_rows *q,
+                       const struct scores *s) {
   const int rows = blocks_rows(a->plan);
   for (int tile = 0; tile < BLOCKS_TILES; tile++) {
     struct mma_row key = mma_row_vars_get(k, &a->key[tile]);
@@ -122,7 +130,7 @@ static void score_keys(struct ir *k, const struct blocks *a, const struct scores
     for (int w = 0; w < a->plan->head_dim / 8; w += 2) {
       val left[4];
       for (int z = 0; z < 4; z++)
-        left[z] = a->q.r[z % 2].word[w + z / 2];
+        left[z] = q->r[z % 2].word[w + z / 2];
       mma_product(k, c, left, &key.word[w]);
     }
     for (int i = 0; i < 2 * rows; i++)
@@ -210,12 +218,15 @@ static void weights(struct ir *k, const struct blocks *a, const struct scores *s
   }
 }
 
-void blocks_unit(struct ir *k, const struct blocks *a, val token, const struct cursor *cursor) {
+/* The keys and values loaded, |token| the first one's; |cursor| is where those that are loaded
+   meanwhile lie. */
+static void read_unit(struct ir *k, const struct blocks *a, const struct mma_rows *q, val token,
+                      const struct cursor *cursor) {
   struct scores s;
   for (int i = 0; i < 4 * FRAG_ROWS; i++)
     s.x[i / 4][i / 2 % 2][i % 2] = var_new(k, k->f32);
-  score_keys(k, a, &s);
-  blocks_load_keys(k, a, cursor);
+  score_keys(k, a, q, &s);
+  load_keys(k, a, cursor);
   warp_sync(
       k); /* ptxas sinks the loads to the end of the loop otherwise, and waits for them there */
   mask_scores(k, a, &s, token);
@@ -223,18 +234,19 @@ void blocks_unit(struct ir *k, const struct blocks *a, val token, const struct c
   val p[4];
   weights(k, a, &s, p);
   mma_sums_add(k, &a->o, p, &a->value);
-  blocks_load_values(k, a, cursor);
+  load_values(k, a, cursor);
 }
 
 void blocks_read(struct ir *k, const struct blocks *a, const struct blocks_share *share) {
   IF (k, is_lt(k, i32(k, 0), a->query.limit)) {
     struct cursor cursor = cursor_new(k, a->plan, &a->query, share);
     struct var token = var_init(k, get(k, cursor.token));
-    blocks_load_keys(k, a, &cursor);
-    blocks_load_values(k, a, &cursor);
+    load_keys(k, a, &cursor);
+    load_values(k, a, &cursor);
+    struct mma_rows q = hide(k, a->q);
     cursor_advance(k, a->plan, &a->query, &cursor);
     WHILE (k, is_ge(k, get(k, token), i32(k, 0))) {
-      blocks_unit(k, a, get(k, token), &cursor);
+      read_unit(k, a, &q, get(k, token), &cursor);
       set(k, token, get(k, cursor.token));
       cursor_advance(k, a->plan, &a->query, &cursor);
     }

@@ -177,5 +177,6 @@ void kernel_decode_attend(struct ir *k, const struct plan_pyramid *plan) {
   }
   cta_sync(k);
   merge(k, &a);
-  kernel_end(k, plan->decode_attend.entry, plan->decode_attend.threads, blocks_ctas_per_sm(plan));
+  kernel_end(k, plan->decode_attend.entry, plan->decode_attend.threads,
+             blocks_ctas_per_sm(plan, plan->decode_attend.threads));
 }

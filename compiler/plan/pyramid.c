@@ -110,6 +110,17 @@ static struct plan_kernel plan_flat(const struct plan_pyramid *p) {
   };
 }
 
+/* What is needed after the walk over keys, but not in its loop, which has all other registers. */
+enum { ATTEND_SPILLS = 64 };
+
+static struct plan_kernel plan_attend_blocks(void) {
+  return (struct plan_kernel){
+      .entry = "pisa_attend_blocks",
+      .threads = 256,
+      .spill_budget = ATTEND_SPILLS,
+  };
+}
+
 /* Eight warps that merge in shared memory: each 8 or 16 rows of o, its maximum and its sum, with
    padding to 16 bytes. */
 static struct plan_kernel plan_decode_attend(const struct plan_pyramid *p) {
@@ -119,6 +130,7 @@ static struct plan_kernel plan_decode_attend(const struct plan_pyramid *p) {
       .entry = "pisa_decode_attend",
       .threads = 32 * WARPS,
       .smem_bytes = WARPS * rows * 4 * (p->head_dim + PADDED_ENDS),
+      .spill_budget = ATTEND_SPILLS,
   };
 }
 
@@ -180,7 +192,7 @@ struct plan_pyramid plan_pyramid_choose(const struct spec *spec, const struct ta
   p.leaf_score = plan_leaf_score(&p);
   p.pick = plan_pick(&p);
   p.flat_scan = plan_flat(&p);
-  p.attend_blocks = (struct plan_kernel){.entry = "pisa_attend_blocks", .threads = 256};
+  p.attend_blocks = plan_attend_blocks();
   p.append = plan_append(&p);
   p.decode_select = plan_decode(&p);
   p.decode_attend = plan_decode_attend(&p);

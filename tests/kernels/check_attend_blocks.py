@@ -10,6 +10,7 @@ EQUAL = (
     Call(1, 1, 2, 40 * UNIT, width=37, size=12),  # more than 32 candidates; large scores
     Call(1, 1, 9, 3 * UNIT, (2 * UNIT + 1,), nan_key=2 * UNIT - 2),
     Call(1, 1, 2, 2 * UNIT, minus_infinity=0, size=40),
+    Call(1, 1, 3, 3 * UNIT, size=70),  # scores of 200 and more
 )
 PACKED = (
     Call(3, 2, 7, 3 * LEAF + 20, q_starts=(0, 2, 2, 7), k_starts=(0, LEAF + 3, LEAF + 20, 3 * LEAF + 20)),

@@ -10,7 +10,7 @@ from machine import F32, Global
 UNIT = PAGE or LEAF
 EQUAL = (
     Call(2, 2, 1, 6 * UNIT, (5 * UNIT + 3, 1), width=5, heads_last=True),
-    Call(2, 1, 2, 4 * UNIT, (0, 3 * UNIT), width=8, size=12),
+    Call(2, 1, 2, 4 * UNIT, (0, 3 * UNIT), width=8, size=70),  # scores of 200 and more
     Call(1, 1, 1, 9 * UNIT, width=0, lse=False),
     Call(3, 1, 2, 3 * UNIT, (2 * UNIT + 9, 1, 0), width=0, size=12),
     Call(1, 1, 2, 3 * UNIT, width=0, nan_key=3 * UNIT - 1),
