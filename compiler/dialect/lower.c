@@ -39,19 +39,6 @@ static void emit_piecewise(struct ir *k, MlirOperation op, const struct plan *pl
   }
 }
 
-#pragma weak kernel_pyramid
-#pragma weak kernel_pyramid_top
-#pragma weak kernel_walk
-#pragma weak kernel_cluster
-#pragma weak kernel_scatter
-#pragma weak kernel_leaf_score
-#pragma weak kernel_pick
-#pragma weak kernel_flat
-#pragma weak kernel_attend_blocks
-#pragma weak kernel_append
-#pragma weak kernel_decode
-#pragma weak kernel_decode_attend
-#pragma weak kernel_decode_merge
 /* Of block selection. */
 static const struct {
   const char *op;
@@ -79,7 +66,7 @@ static void emit(struct ir *k, MlirOperation op, const struct plan *plan) {
     return;
   }
   for (unsigned i = 0; i < sizeof SELECTION / sizeof *SELECTION; i++)
-    if (is_named(op, SELECTION[i].op) && SELECTION[i].kernel)
+    if (is_named(op, SELECTION[i].op))
       SELECTION[i].kernel(k, &plan->pyramid);
 }
 

@@ -271,7 +271,7 @@ irdl.dialect @pisa {
     irdl.attributes { "leaf" = %leaf, "group" = %group }
   }
 
-  // Phase decode: walk, leaf scores and choice of single queries; |start| leaves: flat.
+  // Phase decode: walk, leaf scores and choice of single queries.
   irdl.operation @decode {
     %q = irdl.base @pisa::@tensor
     %k = irdl.base @pisa::@tensor

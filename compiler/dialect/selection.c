@@ -162,10 +162,7 @@ static MlirOperation decode(const struct builder *b, MlirOperation qkv, MlirOper
   struct text attributes;
   text_init(&attributes);
   print_budget(b, &attributes);
-  if (b->plan->pyramid.flat)
-    text_puts(&attributes, ", start = \"leaves\"");
-  else
-    print_start(b->plan->pyramid.decode_start_nodes, &attributes);
+  print_start(b->plan->pyramid.decode_start_nodes, &attributes);
   MlirOperation op =
       select_leaves(b, "pisa.decode", attributes.data, qkv, step_result(nodes, 0), NULL, IDS);
   text_fini(&attributes);
