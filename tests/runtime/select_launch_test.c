@@ -139,10 +139,13 @@ static int64_t least(int64_t a, int64_t b) {
 
 static void check_build(int *i, const pisa_attention *call, const struct layout *w, int64_t batch) {
   const int64_t means = call->pyramid ? pointer(call->pyramid) : w->means;
+  const int64_t rows = ceil_div(KV_HEADS * w->node_rows * DIM * 2, 256) * 256;
+  const int64_t open = call->pyramid ? means + rows : 0;
   const struct fake_launch *l = next(i, "pisa_pyramid", KV_HEADS * w->spans, call, w);
   ARRAY(PYRAMID, k, batch, KV_HEADS, call->n_k);
   IS(PYRAMID, means, means);
   IS(PYRAMID, span_sums, w->span_sums);
+  IS(PYRAMID, open, open);
   IS(PYRAMID, images, w->images);
   IS(PYRAMID, spans, w->spans);
   IS(PYRAMID, leaves, w->leaves);
@@ -152,8 +155,7 @@ static void check_build(int *i, const pisa_attention *call, const struct layout 
   IS(PYRAMID_TOP, means, means);
   IS(PYRAMID_TOP, span_sums, w->span_sums);
   IS(PYRAMID_TOP, spans, w->spans);
-  const int64_t rows = ceil_div(KV_HEADS * w->node_rows * DIM * 2, 256) * 256;
-  IS(PYRAMID_TOP, open, call->pyramid ? means + rows : 0);
+  IS(PYRAMID_TOP, open, open);
 }
 
 static void check_clusters(int *i, const pisa_attention *call, const struct layout *w, int64_t ids,
