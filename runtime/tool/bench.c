@@ -8,12 +8,11 @@
 #include <time.h>
 
 #include "runtime/launch.h"
-#include "runtime/pack.h"
-#include "runtime/tool/gpu_options.h"
+#include "runtime/tool/bench.h"
 #include "runtime/tool/tool.h"
-#include "runtime/tool/verify.h"
 
-enum { CALLS = 10, IDLE_MS = 200, LOAD_MS = 300, MAX_ROUNDS = 1000 };
+enum { CALLS = BENCH_CALLS, IDLE_MS = 200, MAX_ROUNDS = BENCH_MAX_ROUNDS };
+#define LOAD_MS BENCH_LOAD_MS
 #define DRAM_BYTES_PER_MS 4.2e9 /* what an H200 reads at best, of the 4.8e9 on paper */
 
 enum item { WHOLE, STATISTICS, RESIDUAL, ROUTE, ATTEND, N_ITEMS };
@@ -25,17 +24,6 @@ static const struct {
                     {"residual_ms", PISA_LAUNCH_RESIDUAL},
                     {"route_ms", PISA_LAUNCH_ROUTE},
                     {"attend_ms", PISA_LAUNCH_ATTEND}};
-
-struct bench {
-  struct gpu_options options;
-  pisa_pack *pack;
-  const struct pisa_variant *variant;
-  pisa_module *module;
-  struct pisa_device device;
-  CUstream stream;
-  CUevent begin, end;
-  FILE *table;
-};
 
 struct times {
   bool has[N_ITEMS];                /* the whole alone when there is one kernel */
@@ -68,7 +56,7 @@ static pisa_status time_calls(const struct bench *b, const struct verify_call *c
   return status;
 }
 
-static void idle(void) {
+void bench_idle(void) {
   const struct timespec pause = {.tv_nsec = IDLE_MS * 1000000L};
   nanosleep(&pause, NULL);
 }
@@ -78,7 +66,7 @@ static int by_value(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-static double median(double *values, int64_t n) {
+double bench_median(double *values, int64_t n) {
   qsort(values, (size_t)n, sizeof *values, by_value);
   return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
@@ -98,16 +86,16 @@ static pisa_status measure(const struct bench *b, const struct verify_call *call
       if (!times->has[item])
         continue;
       status = pisa_device_wait(&b->device, error);
-      idle();
+      bench_idle();
       if (!status)
         status = time_calls(b, call, (enum item)item, 0, &rounds[item][round], error);
     }
   for (int item = 0; !status && item < N_ITEMS; item++)
-    times->burst[item] = times->has[item] ? median(rounds[item], n) : 0;
+    times->burst[item] = times->has[item] ? bench_median(rounds[item], n) : 0;
   for (int64_t round = 0; !status && round < n; round++)
     status = time_calls(b, call, WHOLE, (int)(LOAD_MS / times->burst[WHOLE]) + 1,
                         &rounds[WHOLE][round], error);
-  times->sustained = status ? 0 : median(rounds[WHOLE], n);
+  times->sustained = status ? 0 : bench_median(rounds[WHOLE], n);
   return status;
 }
 
@@ -143,15 +131,19 @@ static double tflops(const struct verify_call *call, double ms) {
   return 4e-9 * (double)(s->bh * s->n_q * method->head_dim) * (double)(exact + means) / ms;
 }
 
-static void print_json(const struct bench *b, const struct verify_call *call,
-                       const struct times *times) {
-  const struct pisa_shape *s = &call->shape;
+void bench_json_code(const struct bench *b) {
   const struct pisa_part *part = b->module->from_cubin ? &b->variant->cubin : &b->variant->ptx;
   printf("{\"bench\": \"kernels\", \"spec\": \"%s\", \"variant\": \"%s\", \"code\": \"%s\", "
          "\"sha256\": \"%s\", "
          "\"device\": \"%s\", ",
          b->pack->manifest.name, b->variant->choices, b->module->from_cubin ? "cubin" : "ptx",
          part->sha256, b->device.name);
+}
+
+static void print_json(const struct bench *b, const struct verify_call *call,
+                       const struct times *times) {
+  const struct pisa_shape *s = &call->shape;
+  bench_json_code(b);
   printf("\"shape\": {\"B\": %" PRId64 ", \"H\": %" PRId64 ", \"Hk\": %" PRId64 ", \"Nq\": %" PRId64
          ", \"Nk\": %" PRId64 ", \"D\": %d, \"type\": \"%s\"}, \"kept\": %" PRId64
          ", \"rounds\": %" PRId64 ", \"ms_sustained\": %.5f",
@@ -222,14 +214,32 @@ static pisa_status bench_tokens(const struct bench *b, int64_t tokens, pisa_erro
   return status;
 }
 
-static pisa_status bench_all(struct bench *b, pisa_error *error) {
-  static const int64_t usual[] = {4096, 4608, 8192, 16384, 32768};
-  int n = b->options.n_tokens ? b->options.n_tokens : (int)(sizeof usual / sizeof *usual);
+/* Every length, after a line of headings. */
+static pisa_status bench_lengths(const struct bench *b, const int64_t *usual, int n_usual,
+                                 void (*head)(const struct bench *b),
+                                 pisa_status (*body)(const struct bench *b, int64_t tokens,
+                                                     pisa_error *error),
+                                 pisa_error *error) {
+  int n = b->options.n_tokens ? b->options.n_tokens : n_usual;
   const int64_t *tokens = b->options.n_tokens ? b->options.tokens : usual;
   pisa_status status = PISA_OK;
-  print_head(b);
+  head(b);
   for (int i = 0; !status && i < n; i++)
-    status = bench_tokens(b, tokens[i], error);
+    status = body(b, tokens[i], error);
+  return status;
+}
+
+static pisa_status bench_all(const struct bench *b, pisa_error *error) {
+  static const int64_t usual[] = {4096, 4608, 8192, 16384, 32768},
+                       selected[] = {4096, 16384, 65536, 131072, 262144};
+  const struct pisa_method *method = &b->module->method;
+  if (method->family == PISA_PIECEWISE)
+    return bench_lengths(b, usual, 5, print_head, bench_tokens, error);
+  pisa_status status = PISA_OK;
+  if (method->prefill && !b->options.decode)
+    status = bench_lengths(b, selected, 5, bench_select_head, bench_select, error);
+  if (!status && method->prefill && method->decode && !b->options.prefill)
+    status = bench_lengths(b, selected, 4, bench_decode_head, bench_decode, error);
   return status;
 }
 

@@ -66,6 +66,8 @@ static bool check(const struct gpu_options *o, const char *command) {
     wrong = "--density is above 1";
   if (o->density > 0 && o->keep > 0)
     wrong = "--density and --keep exclude each other";
+  if (o->prefill && o->decode)
+    wrong = "--prefill and --decode exclude each other";
   if (o->ptx && o->both)
     wrong = "--ptx and --both exclude each other";
   if (wrong)
@@ -108,6 +110,8 @@ bool gpu_options_read(struct gpu_options *o, enum options_for what, int argc, ch
       {"--json", NULL, "JSON lines on stdout, the table on stderr", ARGS_FLAG, &o->json, 0},
       {"--seed", "S", "of the inputs; otherwise a fresh one", ARGS_TEXT, &words.seed, 0},
       {"--rounds", "R", "rounds of each measurement", ARGS_INT, &o->rounds, 5},
+      {"--prefill", NULL, "packs that select blocks: prefill alone", ARGS_FLAG, &o->prefill, 0},
+      {"--decode", NULL, "packs that select blocks: decode alone", ARGS_FLAG, &o->decode, 0},
       {"--case", "NAME", "this case alone", ARGS_TEXT, &o->only, 0},
       {"--ptx", NULL, "the PTX, compiled by the driver, in place of the cubin", ARGS_FLAG, &o->ptx,
        0},
@@ -118,7 +122,7 @@ bool gpu_options_read(struct gpu_options *o, enum options_for what, int argc, ch
       {"--no-poison", NULL, "outputs and workspace as allocated, for its initcheck", ARGS_FLAG,
        &o->no_poison, 0},
   };
-  enum { N_SHARED = 9, N_BENCH = 10, N_ALL = sizeof table / sizeof table[0] };
+  enum { N_SHARED = 9, N_BENCH = 12, N_ALL = sizeof table / sizeof table[0] };
   struct args_command command = {
       "verify", "PACK", "Compares every output of every kernel with the oracle, on the GPU.", table,
       N_ALL};

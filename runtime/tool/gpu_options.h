@@ -21,6 +21,7 @@ struct gpu_options {
   int n_settings;
   bool json;
   uint64_t seed;
+  bool prefill, decode; /* of packs that select blocks: this phase alone */
   /* verify */
   const char *only; /* name of the one case to run; NULL: all */
   bool ptx, both;   /* the PTX path alone; the cubin and then the PTX path */

@@ -27,7 +27,7 @@ static void note_exit(struct verify_session *s, int code) {
 
 static bool changed(const struct gpu_options *o) {
   return o->only || o->n_tokens || o->batch || o->heads || o->layout >= 0 || o->density > 0 ||
-         o->keep || o->quick || o->no_poison;
+         o->keep || o->quick || o->no_poison || o->prefill || o->decode;
 }
 
 static void apply_options(struct verify_case *test, const struct gpu_options *o,

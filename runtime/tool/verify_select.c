@@ -44,7 +44,7 @@ static int pick_case(const struct gpu_options *o, const struct pisa_method *meth
   for (int i = 0; !o->n_tokens && i < select_n_cases; i++) {
     const struct select_case *test = &select_cases[i];
     if ((o->only && strcmp(o->only, test->name) != 0) || (o->quick && !test->quick) ||
-        !makes_sense(test, method))
+        (test->steps ? o->prefill : o->decode) || !makes_sense(test, method))
       continue;
     if (n++ == wanted)
       *out = apply_options(*test, o, method);

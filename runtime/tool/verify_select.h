@@ -30,7 +30,7 @@
 
 #define SELECT_WORK 3e10 /* multiplications of the oracle in a case: beyond, a seeded sample */
 enum {
-  SELECT_MAX_BATCH = 8,
+  SELECT_MAX_BATCH = 256,
   SELECT_FEWEST = 200, /* rows of a sample; and all rows are compared only up to */
   SELECT_WHOLE = 4608, /* so many tokens */
   SELECT_NO_ID = 0xfe  /* bytes of blocks before a launch */
@@ -151,6 +151,8 @@ pisa_status select_call_set_lengths(struct select_call *call, const int64_t *key
                                     pisa_error *error);
 /* Before a launch: outputs poisoned, workspace and, unless it is to be kept, pyramid too. */
 pisa_status select_call_poison(struct select_call *call, bool pyramid, pisa_error *error);
+/* c->layout.bytes of them. */
+void *select_call_workspace(const struct select_call *call);
 pisa_status select_call_enqueue(const struct select_call *call, pisa_error *error);
 /* Waits, and copies everything back (to be freed, also after a failure). Writes outside the outputs
    and elements never written are failures of |result|. */

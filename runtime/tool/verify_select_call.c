@@ -311,10 +311,14 @@ pisa_status select_call_poison(struct select_call *c, bool pyramid, pisa_error *
                             : select_buffer_poison(c->device, &c->pyramid, c->poison, error);
 }
 
-pisa_status select_call_enqueue(const struct select_call *c, pisa_error *error) {
+void *select_call_workspace(const struct select_call *c) {
   size_t all = c->workspace.bytes, bytes = c->layout.bytes;
-  uint8_t *end = all ? (uint8_t *)select_buffer_inside(&c->workspace) + all : NULL;
-  return pisa_launch(c->module, &c->request, bytes ? end - bytes : NULL, bytes, c->stream, error);
+  return bytes ? (uint8_t *)select_buffer_inside(&c->workspace) + all - bytes : NULL;
+}
+
+pisa_status select_call_enqueue(const struct select_call *c, pisa_error *error) {
+  return pisa_launch(c->module, &c->request, select_call_workspace(c), c->layout.bytes, c->stream,
+                     error);
 }
 
 static pisa_status enqueue_graph(const struct select_call *c, pisa_error *error) {

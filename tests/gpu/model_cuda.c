@@ -14,7 +14,7 @@
 #include "runtime/cuda.h"
 #include "tests/gpu/model_kernels.h"
 
-enum { SMS = 5, MAX_ARGS = 48, MAX_LAUNCHES = 16, GRAIN = 4096 };
+enum { SMS = 5, MAX_ARGS = 48, MAX_LAUNCHES = 128, GRAIN = 4096 };
 
 enum kernel {
   STATISTICS,

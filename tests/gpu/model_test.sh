@@ -62,6 +62,13 @@ bench)
   file=$(pack residual) # a kernel more, and floors
   expect 0 env PISA_LIBCUDA="$model" "$pisa" bench "$file" --tokens 65 --heads 1 --json
   grep -q '"residual_ms": [0-9.]*, "route_ms".*"residual_over_floor"' "$work/out" || fail "no residual"
+  file=$(pack walk) # both phases of block selection
+  expect 0 env PISA_LIBCUDA="$model" "$pisa" bench "$file" --tokens 65 --heads 2 --json
+  grep -q '"phase": "prefill".*"ms": [0-9.]*, "select_ms": [0-9.]*, "pyramid_ms".*"walk_ms".*"pick_ms".*"attend_ms"' "$work/out" ||
+    fail "no times of the kernels that select"
+  grep -q '"phase": "decode".*"ms": [0-9.]*, "cold_ms": [-0-9.]*, "append_ms"' "$work/out" || fail "no decode step"
+  expect 0 env PISA_LIBCUDA="$model" "$pisa" bench "$file" --tokens 65 --heads 2 --json --decode --batch 3
+  grep -q prefill "$work/out" && fail "prefill though decode alone was asked for"
   file=$(pack short) # a dense call is one kernel
   expect 0 env PISA_LIBCUDA="$model" "$pisa" bench "$file" --tokens 65 --heads 1 --json
   grep -q statistics "$work/out" && fail "a dense call has statistics"

@@ -1,0 +1,42 @@
+/* bench.h: the parts of `pisa bench`.
+
+       bench.c .......... options, the loop over lengths, packs that route for blocks of queries
+       bench_select.c ... packs that select blocks: prefill, kernel by kernel
+       bench_decode.c ... the same packs, phase decode, with keys in L2 and without */
+#ifndef PISA_TOOL_BENCH_H
+#define PISA_TOOL_BENCH_H
+
+#include <stdio.h>
+
+#include "runtime/pack.h"
+#include "runtime/tool/gpu_options.h"
+#include "runtime/tool/verify_select.h"
+
+enum { BENCH_CALLS = 10, BENCH_MAX_ROUNDS = 1000 };
+#define BENCH_LOAD_MS 300.0
+
+struct bench {
+  struct gpu_options options;
+  pisa_pack *pack;
+  const struct pisa_variant *variant;
+  pisa_module *module;
+  struct pisa_device device;
+  CUstream stream;
+  CUevent begin, end;
+  FILE *table;
+};
+
+/* 0.2 s. */
+void bench_idle(void);
+/* Of values [n], which are sorted. */
+double bench_median(double *values, int64_t n);
+/* What every JSON line begins with: `{"bench": "kernels", ... "device": ..., `. */
+void bench_json_code(const struct bench *bench);
+
+/* Lines of the table and of JSON for one length. */
+void bench_select_head(const struct bench *bench);
+pisa_status bench_select(const struct bench *bench, int64_t tokens, pisa_error *error);
+void bench_decode_head(const struct bench *bench);
+pisa_status bench_decode(const struct bench *bench, int64_t tokens, pisa_error *error);
+
+#endif
