@@ -182,6 +182,31 @@ static struct plan_kernel plan_decode(const struct plan_pyramid *p) {
       .entry = "pisa_decode", .threads = 32 * DECODE_WARPS, .smem_bytes = decode_bytes(p)};
 }
 
+/* Kernels are written for the heads and sizes of language models, 64 components and log-sum-exps;
+   every other selection that can be asked for compiles too, where more numbers live at once than a
+   thread has registers: these bytes of spills, at most, in a sweep over all of them. */
+static void allow_spills(struct plan_pyramid *p) {
+  enum { BUILD = 64, WALK = 768, LEAF_SCORE = 512, FLAT = 512, DECODE = 3072, ATTEND = 192 };
+  const struct {
+    struct plan_kernel *kernel;
+    int bytes;
+  } budgets[] = {
+      {&p->build, BUILD},           {&p->walk, WALK},
+      {&p->leaf_score, LEAF_SCORE}, {&p->flat_scan, FLAT},
+      {&p->decode_select, DECODE},  {&p->decode_attend, ATTEND},
+  };
+  for (unsigned i = 0; i < sizeof budgets / sizeof *budgets; i++)
+    if (budgets[i].kernel->spill_budget < budgets[i].bytes)
+      budgets[i].kernel->spill_budget = budgets[i].bytes;
+}
+
+/* A thread leaves eight columns, their maximum and their sum to another. */
+static struct plan_kernel plan_decode_merge(void) {
+  enum { THREADS = 512, THREAD_BYTES = 48 };
+  return (struct plan_kernel){
+      .entry = "pisa_decode_merge", .threads = THREADS, .smem_bytes = THREADS * THREAD_BYTES};
+}
+
 struct plan_pyramid plan_pyramid_choose(const struct spec *spec, const struct target *target) {
   struct plan_pyramid p = facts(spec);
   p.build = plan_build(&p);
@@ -196,7 +221,8 @@ struct plan_pyramid plan_pyramid_choose(const struct spec *spec, const struct ta
   p.append = plan_append(&p);
   p.decode_select = plan_decode(&p);
   p.decode_attend = plan_decode_attend(&p);
-  p.decode_merge = (struct plan_kernel){.entry = "pisa_decode_merge", .threads = 256};
+  p.decode_merge = plan_decode_merge();
+  allow_spills(&p);
   return p;
 }
 
