@@ -309,7 +309,7 @@ static void check_reached(const struct verify_session *s, int variant, struct ve
 static int run_cases(struct verify_session *s, const struct pisa_method *method, int variant,
                      struct verify_loaded *codes, int n_codes) {
   if (method->family == PISA_PYRAMID)
-    return select_verify(s, method, codes, n_codes);
+    return select_verify(s, method, variant, codes, n_codes);
   choose_cases(s, method, variant);
   verify_report_begin(&s->report);
   for (int i = 0; i < s->n_cases && !s->stop; i++)

@@ -32,8 +32,8 @@ static bool makes_sense(const struct select_case *test, const struct pisa_method
 }
 
 /* How many cases there are; the |wanted|-th (from 0) gets into |out|. */
-static int pick_case(const struct gpu_options *o, const struct pisa_method *method, int wanted,
-                     struct select_case *out) {
+static int pick_case(const struct gpu_options *o, const struct pisa_method *method, int variant,
+                     int wanted, struct select_case *out) {
   int n = 0;
   for (int i = 0; i < o->n_tokens; i++, n++)
     if (n == wanted)
@@ -44,7 +44,8 @@ static int pick_case(const struct gpu_options *o, const struct pisa_method *meth
   for (int i = 0; !o->n_tokens && i < select_n_cases; i++) {
     const struct select_case *test = &select_cases[i];
     if ((o->only && strcmp(o->only, test->name) != 0) || (o->quick && !test->quick) ||
-        (test->steps ? o->prefill : o->decode) || !makes_sense(test, method))
+        (variant && !test->variants && !o->only) || (test->steps ? o->prefill : o->decode) ||
+        !makes_sense(test, method))
       continue;
     if (n++ == wanted)
       *out = apply_options(*test, o, method);
@@ -126,7 +127,7 @@ static pisa_status attempt_code(const struct verify_session *s, struct select_ca
   return status;
 }
 
-static void run_case(struct verify_session *s, const struct select_case *test,
+static void run_case(struct verify_session *s, const struct select_case *test, int variant,
                      struct verify_loaded *codes, int n_codes) {
   struct pisa_module modules[VERIFY_MAX_CODES] = {module_for(test, codes[0].module)};
   struct select_call call = {.device = &s->device,
@@ -134,6 +135,7 @@ static void run_case(struct verify_session *s, const struct select_case *test,
                              .module = &modules[0],
                              .poison = !s->options.no_poison,
                              .test = test,
+                             .brief = variant > 0,
                              .seed = s->report.seed};
   struct attempt attempts[VERIFY_MAX_CODES];
   pisa_error error = {0};
@@ -161,14 +163,14 @@ static void run_case(struct verify_session *s, const struct select_case *test,
   select_call_close(&call);
 }
 
-int select_verify(struct verify_session *s, const struct pisa_method *method,
+int select_verify(struct verify_session *s, const struct pisa_method *method, int variant,
                   struct verify_loaded *codes, int n_codes) {
   struct select_case test;
-  int n = pick_case(&s->options, method, -1, &test);
+  int n = pick_case(&s->options, method, variant, -1, &test);
   select_report_begin(&s->report);
   for (int i = 0; i < n && !s->stop; i++) {
-    pick_case(&s->options, method, i, &test);
-    run_case(s, &test, codes, n_codes);
+    pick_case(&s->options, method, variant, i, &test);
+    run_case(s, &test, variant, codes, n_codes);
   }
   return n;
 }

@@ -63,6 +63,7 @@ struct select_case {
   int64_t n_new; /* decode: keys a call */
   bool completed; /* decode: nodes are stored with their last token */
   bool below;     /* short enough for `below N tokens use flat`; the others never are */
+  bool variants;  /* for all variants of a pack; the others are for the first one */
   bool quick;     /* small enough for compute-sanitizer */
 };
 
@@ -111,6 +112,7 @@ struct select_call {
   const pisa_module *module;
   bool poison; /* the workspace too, not only the outputs, before every launch */
   const struct select_case *test;
+  bool brief; /* a tenth of the oracle's work: one of many variants */
   uint64_t seed;
   pisa_attention request; /* sizes, then device pointers */
   struct pisa_shape shape;
@@ -277,8 +279,8 @@ void select_report_start(const struct verify_report *report, const struct select
 void select_report_case(const struct verify_report *report, const struct select_call *call,
                         const struct verify_result *result, struct verify_code *code);
 
-/* All cases of a variant on its codes; how many cases there were. */
-int select_verify(struct verify_session *session, const struct pisa_method *method,
+/* All cases of a variant on its codes; how many cases there were. Variant 0 has all of them. */
+int select_verify(struct verify_session *session, const struct pisa_method *method, int variant,
                   struct verify_loaded *codes, int n_codes);
 bool select_has_case(const char *name);
 

@@ -101,7 +101,7 @@ static double row_work(const struct select_comparison *c) {
 }
 
 static int64_t sample_count(const struct select_comparison *c, int64_t all) {
-  double most = SELECT_WORK / row_work(c);
+  double most = (c->call->brief ? SELECT_WORK / 10 : SELECT_WORK) / row_work(c);
   int64_t n = most > SELECT_FEWEST ? (int64_t)most : SELECT_FEWEST;
   if (c->call->request.n_k > SELECT_WHOLE)
     n = SELECT_FEWEST;
