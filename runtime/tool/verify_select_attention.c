@@ -20,30 +20,39 @@ static void compare_lse(const struct select_comparison *c, const struct select_r
   select_note(c->result, &c->result->lse_abs, error);
 }
 
+/* Squares over the heads that share a list: what a query block is to piecewise attention. */
+struct squares {
+  double error, size;
+};
+
 static void compare_o(const struct select_comparison *c, const struct select_row *row, int64_t h,
-                      const double *o) {
-  struct verify_result *r = c->result;
+                      const double *o, struct squares *sum) {
   pisa_type type = row->head->pyramid.type;
   int D = row->head->pyramid.head_dim, unlike = 0;
   const uint16_t *got = c->outputs->o + select_o_row(c->call, row->head->b, h, row->n) * D;
-  double error = 0, size = 0;
   for (int d = 0; d < D; d++) {
     double x = (double)cpu_widen(type, got[d]);
     unlike += !same_kind(o[d], x);
     if (!same_kind(o[d], x) || !isfinite(o[d]))
       continue;
-    error += (x - o[d]) * (x - o[d]);
-    size += o[d] * o[d];
+    sum->error += (x - o[d]) * (x - o[d]);
+    sum->size += o[d] * o[d];
   }
-  double relative = error == 0 ? 0 : sqrt(error / size);
-  if (unlike || !(relative <= verify_limits_of(type).o_rel))
-    verify_fail(r,
-                "o[%lld, %lld, %lld]: relative L2 error %.3g, %d elements finite or not unlike "
-                "the oracle's",
-                (long long)row->head->b, (long long)h, (long long)row->n, relative, unlike);
+  if (unlike)
+    verify_fail(c->result, "o[%lld, %lld, %lld]: %d elements finite or not unlike the oracle's",
+                (long long)row->head->b, (long long)h, (long long)row->n, unlike);
+}
+
+static void judge_o(const struct select_comparison *c, const struct select_row *row,
+                    const struct squares *sum) {
+  struct verify_result *r = c->result;
+  double relative = sum->error == 0 ? 0 : sqrt(sum->error / sum->size);
+  if (!(relative <= verify_limits_of(row->head->pyramid.type).o_rel))
+    verify_fail(r, "o of key head %lld of sequence %lld, query %lld: relative L2 error %.3g",
+                (long long)row->head->hk, (long long)row->head->b, (long long)row->n, relative);
   pthread_mutex_lock(&r->lock);
-  r->o_square_error += error;
-  r->o_square += size;
+  r->o_square_error += sum->error;
+  r->o_square += sum->size;
   r->block_rel = fmax(r->block_rel, relative);
   pthread_mutex_unlock(&r->lock);
 }
@@ -58,11 +67,13 @@ void select_compare_attention(const struct select_comparison *c, const struct se
                              .leaf = p->leaf,
                              .causal = c->selection.causal,
                              .scale = c->selection.scale};
+  struct squares sum = {0};
   for (int g = 0; g < c->selection.heads; g++) {
     double lse;
     int64_t h = row->head->hk * c->selection.heads + g;
     attend_blocks(&head, row->q + g * p->head_dim, row->t, row->list, row->listed, o, &lse);
-    compare_o(c, row, h, o);
+    compare_o(c, row, h, o, &sum);
     compare_lse(c, row, h, lse);
   }
+  judge_o(c, row, &sum);
 }
