@@ -141,6 +141,8 @@ val load(struct ir *k, type t, val pointer, int align);
 void store(struct ir *k, val v, val pointer, int align);
 /* One f32 to global memory where |condition| holds: predicated, not branched. */
 void store_if(struct ir *k, val condition, val f32_value, val global_pointer);
+/* The same of one i32 to shared memory. */
+void store_shared_if(struct ir *k, val condition, val i32_value, val shared_pointer);
 /* One i32 of global memory where |condition| holds, else |otherwise|: predicated, not branched. */
 val load_if(struct ir *k, val condition, val global_pointer, val i32_otherwise);
 /* *p += v of i32 in global memory by all threads; what was there before. */

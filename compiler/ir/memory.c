@@ -46,6 +46,12 @@ void store_if(struct ir *k, val condition, val v, val pointer) {
          NO_TYPE, 0, NULL, 3, operands);
 }
 
+void store_shared_if(struct ir *k, val condition, val v, val pointer) {
+  const val operands[] = {shared_address(k, pointer), v, widen_bool(k, condition)};
+  ir_asm(k, "{.reg .pred p; setp.ne.b32 p, $2, 0; @p st.shared.b32 [$0], $1;}", "r,r,r,~{memory}",
+         NO_TYPE, 0, NULL, 3, operands);
+}
+
 val load_if(struct ir *k, val condition, val pointer, val otherwise) {
   const val operands[] = {pointer, otherwise, widen_bool(k, condition)};
   val v;

@@ -124,12 +124,12 @@ static int tiles_at_once(const struct plan_pyramid *plan) {
 }
 
 static void multiply_some(struct ir *k, const struct plan_pyramid *plan,
-                          const struct node_query *query, const struct lanes *lanes, int first,
-                          int n, const val *row, struct node_logits *out) {
+                          const struct node_query *query, int first, int n, const val *row,
+                          struct node_logits *out) {
   struct mma_row b[NODE_MAX_TILES];
   struct mma_scores product[NODE_MAX_TILES];
   for (int j = 0; j < n; j++)
-    b[j] = mma_row_load(k, row[first + j], plan->head_dim, lanes);
+    b[j] = mma_row_load_mine(k, row[first + j], plan->head_dim);
   for (int a = 0; a < query->tiles; a++) {
     mma_multiply_each(k, &query->a[a], n, b, product);
     for (int j = 0; j < n; j++)
@@ -139,12 +139,12 @@ static void multiply_some(struct ir *k, const struct plan_pyramid *plan,
 }
 
 void node_multiply(struct ir *k, const struct plan_pyramid *plan, const struct node_query *query,
-                   const struct lanes *lanes, int tiles, const val *row, struct node_logits *out) {
+                   int tiles, const val *row, struct node_logits *out) {
   int step = tiles_at_once(plan);
   assert(tiles >= 1 && tiles <= NODE_MAX_TILES);
   *out = (struct node_logits){.tiles = tiles};
   for (int j = 0; j < tiles; j += step)
-    multiply_some(k, plan, query, lanes, j, tiles - j < step ? tiles - j : step, row, out);
+    multiply_some(k, plan, query, j, tiles - j < step ? tiles - j : step, row, out);
 }
 
 /* ---- masks ---- */
@@ -385,7 +385,8 @@ val node_worth(struct ir *k, const struct plan_pyramid *plan, const struct lanes
   if (join == JOIN_SUM && plan->score == SCORE_LSE) {
     for (int j = 0; j < x->tiles; j++)
       value[j] = lse_sum(k, plan, lanes, cs, x, j);
-    return number(k, plan, scatter(k, plan, lanes, join, x->tiles, value));
+    val sum = scatter(k, plan, lanes, join, x->tiles, value);
+    return choose(k, is_eq(k, sum, f32(k, INFINITY)), f32(k, -INFINITY), sum);
   }
   struct node_scores scores;
   node_scores_of(k, plan, scale, x, &scores);

@@ -63,10 +63,10 @@ struct node_logits {
   bool masked[NODE_MAX_TILES];
   val weight[NODE_MAX_TILES][2]; /* of masked ones */
 };
-/* |row|: pointers to this lane's row of each tile, 16-byte aligned. All are loaded before the first
-   product. */
+/* |row|: pointers to this lane's row of each tile, 16-byte aligned, plus mma_lane_bytes. All are
+   loaded before the first product, unless they are too many. */
 void node_multiply(struct ir *k, const struct plan_pyramid *plan, const struct node_query *query,
-                   const struct lanes *lanes, int tiles, const val *row, struct node_logits *out);
+                   int tiles, const val *row, struct node_logits *out);
 /* Rows of the tiles from the |end|th (i32) on are left out, as if they were not there; none are in
    tiles below |first_tile|. The one before it weighs |last| (f32) of a full one; null: 1. */
 void node_mask(struct ir *k, const struct plan_pyramid *plan, const struct lanes *lanes, val scale,
@@ -85,7 +85,8 @@ void node_scores_of(struct ir *k, const struct plan_pyramid *plan, val scale,
  */
 val node_join(struct ir *k, const struct plan_pyramid *plan, const struct lanes *lanes,
               const struct node_scores *x);
-/* The worth of this lane's candidate, heads reduced by sum, max or lse; log2 units. */
+/* The worth of this lane's candidate, heads reduced by sum, max or lse; log2 units; nan counts as
+   -inf. */
 val node_worth(struct ir *k, const struct plan_pyramid *plan, const struct lanes *lanes, val scale,
                const struct node_logits *x);
 

@@ -39,9 +39,9 @@ static struct walk walk_new(struct ir *k, const struct plan_pyramid *plan) {
   return w;
 }
 
-/* ---- a row's queries ---- */
+/* ---- rows: query Hk + key head ---- */
 
-struct row { /* number query Hk + key head */
+struct row {
   val query, kv_head;
 };
 static struct row row_of(struct ir *k, val number) {
@@ -49,12 +49,52 @@ static struct row row_of(struct ir *k, val number) {
   return (struct row){query, sub(k, number, mul(k, query, SEQUENCE_ARG(kv_heads)))};
 }
 
-static void load_query(struct ir *k, const struct walk *w, val number,
+/* The row |step| rows on: no division. */
+static struct row row_after(struct ir *k, struct row row, struct row step) {
+  val head = add(k, row.kv_head, step.kv_head), heads = SEQUENCE_ARG(kv_heads);
+  val wraps = is_ge(k, head, heads), query = add(k, row.query, step.query);
+  return (struct row){add(k, query, widen_bool(k, wraps)),
+                      choose(k, wraps, sub(k, head, heads), head)};
+}
+
+struct row_vars {
+  struct var query, kv_head;
+};
+static struct row row_get(struct ir *k, const struct row_vars *vars) {
+  return (struct row){get(k, vars->query), get(k, vars->kv_head)};
+}
+static void row_set(struct ir *k, const struct row_vars *vars, struct row row) {
+  set(k, vars->query, row.query);
+  set(k, vars->kv_head, row.kv_head);
+}
+
+/* What a sequence's rows have in common, each in as few registers as can be. */
+struct stay {
+  val q;         /* where query number 0 were, of the sequence's entry */
+  val first;     /* token of query number 0 */
+  val end;       /* query numbers of the sequence end */
+  val node_base; /* i32, less the key head's */
+};
+
+static struct stay stay_in(struct ir *k, struct walk *w, val query) {
+  struct stay stay;
+  w->s = sequence_of_query(k, query);
+  val level = add_const(k, w->lanes.lane, 1);
+  w->offsets = level_offset(k, w->s.room, w->plan->leaf, w->plan->children, level);
+  val offset = sequence_query_offset(k, &w->s, i32(k, 0), WALK_ARG(q_batch), WALK_ARG(q_token));
+  stay.q = at(k, WALK_ARG(q), offset);
+  stay.first = sequence_token(k, &w->s, i32(k, 0));
+  stay.end = add(k, w->s.q_begin, w->s.queries);
+  stay.node_base = narrow(k, sequence_node_base(k, &w->s, w->plan->leaf, i32(k, 0)));
+  int shift = walk_log2(w->plan->leaf * w->plan->children);
+  w->parent_base = add(k, narrow(k, shift_right(k, w->s.k_begin, i64(k, shift))), w->s.index);
+  return stay;
+}
+
+static void load_query(struct ir *k, const struct walk *w, const struct stay *stay, struct row row,
                        const struct node_query_vars *to) {
-  struct row row = row_of(k, number);
-  val offset = sequence_query_offset(k, &w->s, row.query, WALK_ARG(q_batch), WALK_ARG(q_token));
-  val head = widen(k, mul_const(k, row.kv_head, w->plan->group));
-  val q = at(k, WALK_ARG(q), add(k, offset, mul(k, head, WALK_ARG(q_head))));
+  val head = mul(k, widen(k, mul_const(k, row.kv_head, w->plan->group)), WALK_ARG(q_head));
+  val q = at(k, stay->q, add(k, mul(k, widen(k, row.query), WALK_ARG(q_token)), head));
   node_query_load(k, w->plan, &w->lanes, q, WALK_ARG(q_head), to);
 }
 
@@ -163,22 +203,29 @@ static void unseen_row(struct ir *k, struct walk *w) {
   }
 }
 
-static void walk_row(struct ir *k, struct walk *w, val number, const struct node_query_vars *ahead,
-                     val next) {
+/* Of a causal query the own leaf is the last one seen. */
+static val last_seen(struct ir *k, const struct walk *w) {
+  if (w->plan->causal)
+    return w->own;
+  return add_const(k, level_visible(k, w->plan, w->s.keys, w->t, i32(k, 1)), -1);
+}
+
+static void walk_row(struct ir *k, struct walk *w, const struct stay *stay, struct row row,
+                     const struct node_query_vars *ahead, struct row next) {
   const struct plan_pyramid *plan = w->plan;
-  struct row row = row_of(k, number);
   w->query = row.query;
   w->kv_head = row.kv_head;
   if (!loads_ahead(plan))
-    load_query(k, w, number, ahead);
+    load_query(k, w, stay, row, ahead);
   w->q = node_query_get(k, ahead, w->zero);
   if (loads_ahead(plan))
-    load_query(k, w, next, ahead);
-  w->t = sequence_token(k, &w->s, w->query);
+    load_query(k, w, stay, next, ahead);
+  w->t = add(k, w->query, stay->first);
   w->own = shift_right_signed(k, w->t, i32(k, walk_log2(plan->leaf)));
-  w->last = add_const(k, level_visible(k, plan, w->s.keys, w->t, i32(k, 1)), -1);
-  val node = sequence_node_base(k, &w->s, plan->leaf, w->kv_head);
-  w->rows = at(k, WALK_ARG(means), mul_const(k, node, plan->head_dim * WALK_HALF));
+  w->last = last_seen(k, w);
+  val head = mul(k, widen(k, w->kv_head), widen(k, SEQUENCE_ARG(node_rows)));
+  val node = add(k, head, widen(k, stay->node_base));
+  w->rows = at(k, WALK_ARG(means), mul_const(k, node, (int64_t)plan->head_dim * WALK_HALF));
   walk_ranges(k, w);
   IF (k, is_ge(k, w->last, i32(k, 0))) {
     if (plan->clustered)
@@ -191,28 +238,29 @@ static void walk_row(struct ir *k, struct walk *w, val number, const struct node
   }
 }
 
-/* ---- rows ---- */
+/* ---- all rows ---- */
 
-/* Rows of the sequence of row |first| in steps of |step|; returns the first one behind. */
-static void walk_sequence(struct ir *k, struct walk *w, struct var number, val step,
-                          const struct node_query_vars *ahead) {
-  val first = get(k, number);
-  w->s = sequence_of_query(k, row_of(k, first).query);
-  val level = add_const(k, w->lanes.lane, 1);
-  w->offsets = level_offset(k, w->s.room, w->plan->leaf, w->plan->children, level);
-  val end = mul(k, add(k, w->s.q_begin, w->s.queries), SEQUENCE_ARG(kv_heads));
+/* The rows of |at|'s sequence from it on, every |step|th; leaves |at| behind them. */
+static void walk_sequence(struct ir *k, struct walk *w, const struct row_vars *at_row,
+                          struct row step, const struct node_query_vars *ahead) {
+  struct row first = row_get(k, at_row);
+  struct stay stay = stay_in(k, w, first.query);
+  val exists = is_lt(k, first.query, stay.end);
   if (loads_ahead(w->plan)) {
-    IF (k, is_lt(k, first, end)) {
-      load_query(k, w, first, ahead);
+    IF (k, exists) {
+      load_query(k, w, &stay, first, ahead);
     }
   }
-  IF (k, is_ge(k, first, end)) { /* of no sequence */
-    set(k, number, add(k, first, step));
+  IF (k, bit_not(k, exists)) { /* of no sequence */
+    row_set(k, at_row, row_after(k, first, step));
   }
-  WHILE (k, is_lt(k, get(k, number), end)) {
-    val now = get(k, number), next = add(k, now, step);
-    walk_row(k, w, now, ahead, choose(k, is_lt(k, next, end), next, now));
-    set(k, number, next);
+  WHILE (k, is_lt(k, get(k, at_row->query), stay.end)) {
+    struct row now = row_get(k, at_row), next = row_after(k, now, step);
+    val more = is_lt(k, next.query, stay.end);
+    struct row loaded = {choose(k, more, next.query, now.query),
+                         choose(k, more, next.kv_head, now.kv_head)};
+    walk_row(k, w, &stay, now, ahead, loaded);
+    row_set(k, at_row, next);
   }
 }
 
@@ -223,12 +271,12 @@ void kernel_walk(struct ir *k, const struct plan_pyramid *plan) {
   struct walk w = walk_new(k, plan);
   struct node_query_vars ahead = node_query_vars_new(k, plan);
   launch_handover(k);
-  val first = add(k, mul(k, w.lanes.warp, cta_count(k)), cta_index(k));
-  val step = mul_const(k, cta_count(k), plan->walk.threads / 32);
-  val rows = mul(k, SEQUENCE_ARG(queries), SEQUENCE_ARG(kv_heads));
-  struct var number = var_init(k, first);
-  WHILE (k, is_lt(k, get(k, number), rows)) {
-    walk_sequence(k, &w, number, step, &ahead);
+  val number = add(k, mul(k, w.lanes.warp, cta_count(k)), cta_index(k));
+  struct row first = row_of(k, number);
+  struct row step = row_of(k, mul_const(k, cta_count(k), plan->walk.threads / 32));
+  struct row_vars at_row = {var_init(k, first.query), var_init(k, first.kv_head)};
+  WHILE (k, is_lt(k, get(k, at_row.query), SEQUENCE_ARG(queries))) {
+    walk_sequence(k, &w, &at_row, step, &ahead);
   }
   if (plan->clustered)
     walk_flush(k, &w);

@@ -35,7 +35,8 @@ struct walk {
   struct sequence_array k;
 
   struct sequence s;
-  val offsets; /* lane i: off of level i + 1 */
+  val offsets;     /* lane i: off of level i + 1 */
+  val parent_base; /* clustered: number of its parent 0 */
 
   /* of the row at hand */
   val query, kv_head;

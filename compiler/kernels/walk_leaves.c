@@ -53,9 +53,10 @@ static void key_logits(struct ir *k, const struct walk *w, const struct leaf *le
   val mine = add(k, token, mma_lane_row(k, &w->lanes)), last = add_const(k, w->s.keys, -1);
   for (int j = 0; j < tiles; j++) {
     val key = add_const(k, mine, first + TILE * j);
-    row[j] = sequence_key(k, &w->s, &w->k, w->plan->page, w->kv_head, smin(k, key, last));
+    val at_key = sequence_key(k, &w->s, &w->k, w->plan->page, w->kv_head, smin(k, key, last));
+    row[j] = at(k, at_key, mma_lane_bytes(k, &w->lanes));
   }
-  node_multiply(k, w->plan, &w->q, &w->lanes, tiles, row, x);
+  node_multiply(k, w->plan, &w->q, tiles, row, x);
   if (!has_partial(w->plan))
     return;
   val column = mul_const(k, bit_and(k, w->lanes.lane, i32(k, 3)), 2);
@@ -174,9 +175,9 @@ static void moment_scores(struct ir *k, const struct walk *w, const struct leaf 
 static void stored_scores(struct ir *k, const struct walk *w, const struct leaf *leaf,
                           const struct leaf_score *out) {
   val bytes = mul_const(k, widen(k, leaf->number), w->plan->head_dim * WALK_HALF);
-  val row = at(k, w->rows, bytes), bonus = f32(k, 0);
+  val row = at(k, at(k, w->rows, bytes), mma_lane_bytes(k, &w->lanes)), bonus = f32(k, 0);
   struct node_logits x;
-  node_multiply(k, w->plan, &w->q, &w->lanes, 1, &row, &x);
+  node_multiply(k, w->plan, &w->q, 1, &row, &x);
   if (plan_is_mass(w->plan)) {
     val rest = sub(k, w->s.keys, mul_const(k, leaf->number, w->plan->leaf));
     bonus = log2_approx(k, to_float(k, smin(k, rest, i32(k, w->plan->leaf))));

@@ -84,6 +84,12 @@ static val read_level(struct ir *k, const struct walk *w, val depth) {
   return node_reads_children(w->plan) ? depth : add_const(k, depth, 1);
 }
 
+/* Pointer to this lane's part of row |rest| (i32) behind |base|. */
+static val lane_base(struct ir *k, const struct walk *w, val base, val rest) {
+  val bytes = add(k, mul_const(k, rest, row_bytes(w)), mma_lane_bytes(k, &w->lanes));
+  return at(k, base, widen(k, bytes));
+}
+
 /* This lane's row of tile |j| and those that follow it: parent |*parent| of the tile (0 .. n - 1),
    row |*rest| of those below it; both without what |j| adds. */
 static void lane_place(struct ir *k, const struct walk *w, val *parent, val *rest) {
@@ -109,7 +115,7 @@ static void few_rows(struct ir *k, const struct walk *w, val base, int tiles, va
     for (int z = 0; z < FOUR && i + z < nodes; z++)
       node[i + z] = element(k, four, z, k->i32);
   }
-  base = at(k, base, mul_const(k, widen(k, rest), row_bytes(w)));
+  base = lane_base(k, w, base, rest);
   for (int j = 0; j < tiles; j++)
     row[j] = row_pointer(k, w, base, node[j / each], j % each * TILE);
 }
@@ -120,7 +126,7 @@ static void many_rows(struct ir *k, const struct walk *w, val base, val first, i
   val part, rest, most = add_const(k, get(k, w->parents), -1);
   int each = tiles_per_parent(w), n = parents_per_tile(w);
   lane_place(k, w, &part, &rest);
-  base = at(k, base, mul_const(k, widen(k, rest), row_bytes(w)));
+  base = lane_base(k, w, base, rest);
   for (int j = 0; j < tiles; j++) {
     val tile = add_const(k, first, j), index;
     if (each > 1)
@@ -193,9 +199,9 @@ static val own_score(struct ir *k, const struct walk *w, val depth, val out[NODE
   val first = mul_const(k, own, g), count = smax(k, i32(k, 0), sub(k, end, first));
   val child = smin(k, mma_lane_row(k, &w->lanes), smax(k, add_const(k, count, -1), i32(k, 0)));
   val rows = walk_level_rows(k, w, depth);
-  val row = at(k, rows, mul_const(k, widen(k, add(k, first, child)), row_bytes(w)));
+  val row = lane_base(k, w, at(k, rows, mul_const(k, widen(k, first), row_bytes(w))), child);
   struct node_logits x;
-  node_multiply(k, plan, &w->q, &w->lanes, 1, &row, &x);
+  node_multiply(k, plan, &w->q, 1, &row, &x);
   val n = to_float(k, count), part = reciprocal_approx(k, n), bonus = f32(k, 0);
   if (plan_is_mass(plan)) {
     val log = log2_approx(k, mul(k, n, f32(k, 1.0 / g)));
@@ -269,7 +275,7 @@ static val few_level(struct ir *k, struct walk *w, val depth, best_body *body, v
   val node = walk_node(k, w, n < 32 ? smin(k, slot, i32(k, n - 1)) : slot);
   struct limits limits = limits_of(k, w, depth);
   struct node_logits x;
-  node_multiply(k, plan, &w->q, &w->lanes, tiles, row, &x);
+  node_multiply(k, plan, &w->q, tiles, row, &x);
   apply_limits(k, w, &limits, i32(k, 0), &x);
   val worth = plan_is_mass(plan) ? node_share(k, plan, &w->lanes, WALK_ARG(scale), &x)
                                  : node_worth(k, plan, &w->lanes, WALK_ARG(scale), &x);
@@ -279,11 +285,12 @@ static val few_level(struct ir *k, struct walk *w, val depth, best_body *body, v
   struct best best =
       best_of_lanes(k, &w->lanes, plan->keep, n, slot, node_lane_first(k, plan, &w->lanes, values),
                     node_lane_copy(plan, values), key, w->keys);
-  IF (k, best.kept) {
-    if (body)
+  if (body) {
+    IF (k, best.kept) {
       body(k, context, node, key, best.place);
-    else
-      store(k, node, walk_kept_at(k, w, best.place), WALK_WORD);
+    }
+  } else {
+    store_shared_if(k, best.kept, node, walk_kept_at(k, w, best.place));
   }
   warp_sync(k);
   return best.count;
@@ -308,7 +315,7 @@ static void score_step(struct ir *k, const struct walk *w, val depth, val base, 
   val row[NODE_MAX_TILES], slot_0 = mul_const(k, first, node_per_tile(plan));
   struct node_logits x;
   many_rows(k, w, base, first, tiles, row);
-  node_multiply(k, plan, &w->q, &w->lanes, tiles, row, &x);
+  node_multiply(k, plan, &w->q, tiles, row, &x);
   apply_limits(k, w, limits, mul_const(k, first, TILE), &x);
   if (plan_is_mass(plan)) {
     struct node_scores scores;

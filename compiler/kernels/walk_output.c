@@ -62,17 +62,11 @@ static val wants_scores(struct ir *k, const struct walk *w, val parent, val seen
   return both(k, seen, wanted);
 }
 
-/* Number of the sequence's parent 0 among those of all. */
-static val parent_base(struct ir *k, const struct walk *w) {
-  int shift = walk_log2(w->plan->leaf * w->plan->children);
-  return add(k, narrow(k, shift_right(k, w->s.k_begin, i64(k, shift))), w->s.index);
-}
-
 static val counter(struct ir *k, const struct walk *w, val parent) {
   val segment =
       add(k, mul(k, udiv(k, w->query, WALK_ARG(chunk)), SEQUENCE_ARG(kv_heads)), w->kv_head);
   val row = at_row(k, WALK_ARG(counts), segment, mul_const(k, WALK_ARG(parents), WALK_WORD));
-  return at(k, row, mul_const(k, widen(k, add(k, parent_base(k, w), parent)), WALK_WORD));
+  return at(k, row, mul_const(k, widen(k, add(k, w->parent_base, parent)), WALK_WORD));
 }
 
 static val row_place(struct ir *k, const struct walk *w, val array, val row, val place) {
@@ -132,7 +126,8 @@ void walk_write_sink(struct ir *k, const struct walk *w) {
   const struct plan_pyramid *plan = w->plan;
   val counts = sink_counts(k, w), cs = mul(k, WALK_ARG(scale), f32(k, LOG2_E));
   struct node_logits x;
-  node_multiply(k, plan, &w->q, &w->lanes, 1, &w->rows, &x);
+  val first_mean = at(k, w->rows, mma_lane_bytes(k, &w->lanes));
+  node_multiply(k, plan, &w->q, 1, &first_mean, &x);
   val row = sequence_row(k, w->query, w->kv_head);
   val out = at_row(k, WALK_ARG(forced), row, i32(k, plan->group * WALK_WORD));
   val first = is_eq(k, bit_and(k, w->lanes.lane, i32(k, 3)), i32(k, 0));
