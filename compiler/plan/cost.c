@@ -109,8 +109,7 @@ static double exact_tiles(const struct plan_attend *p, int64_t blocks) {
 /* What the lists of a head come to. */
 static void count_tiles(const struct spec *spec, const struct plan_attend *p, struct costs *c) {
   double blocks = 0, tiles = 0;
-  bool alike = plan_window(spec) < 0; /* all lists are as long */
-  int64_t lists = alike ? 1 : c->query_blocks;
+  int64_t lists = kept_are_alike(spec) ? 1 : c->query_blocks;
   for (int64_t i = 0; i < lists; i++) {
     int64_t kept = kept_blocks(spec, c->tokens, i);
     c->kept = kept > c->kept ? kept : c->kept;
@@ -158,7 +157,8 @@ static struct costs costs_of(const struct plan *plan, const struct spec *spec,
       .attend = p,
       .key_blocks = ceil_div(tokens, p->block),
       .query_blocks = ceil_div(tokens, rows),
-      .dense_flops = 4.0 * spec->shape.heads * n * n * p->head_dim,
+      .dense_flops =
+          (spec->shape.mask == MASK_CAUSAL ? 2.0 : 4.0) * spec->shape.heads * n * n * p->head_dim,
   };
   c.items = spec->shape.heads * ceil_div(tokens, p->tile_q);
   count_tiles(spec, p, &c);
@@ -183,8 +183,8 @@ static struct costs costs_of_dense(const struct plan *plan, const struct plan_at
 }
 
 static const struct plan_attend *general(const struct plan *plan) {
-  bool counts = plan->route.threshold; /* lists of any length */
-  return plan->routed && counts ? &plan->attend_edge : &plan->attend;
+  bool counts = plan->routed && plan->route.threshold; /* lists of any length */
+  return counts || plan->attend_edge.causal ? &plan->attend_edge : &plan->attend;
 }
 
 struct costs cost_of(const struct plan *plan, int64_t tokens) {

@@ -92,6 +92,8 @@ static int64_t above_threshold(const struct spec *spec, int64_t blocks) {
 
 int64_t kept_blocks(const struct spec *spec, int64_t tokens, int64_t i) {
   int64_t blocks = ceil_div(tokens, spec->blocks.key);
+  if (spec->attend.all_exact && spec->shape.mask == MASK_CAUSAL)
+    return smaller(blocks, ceil_div((i + 1) * spec->blocks.query, spec->blocks.key));
   if (spec->attend.all_exact)
     return blocks;
   int64_t forced = forced_blocks(spec, tokens, i), kept = spec->route.keep;
@@ -102,9 +104,13 @@ int64_t kept_blocks(const struct spec *spec, int64_t tokens, int64_t i) {
   return smaller(blocks, larger(kept, forced));
 }
 
+bool kept_are_alike(const struct spec *spec) {
+  return plan_window(spec) < 0 && spec->shape.mask == MASK_NONE;
+}
+
 int64_t kept_most(const struct spec *spec, int64_t tokens) {
   int64_t most = 0, query_blocks = ceil_div(tokens, spec->blocks.query);
-  for (int64_t i = 0; i < (plan_window(spec) < 0 ? 1 : query_blocks); i++)
+  for (int64_t i = 0; i < (kept_are_alike(spec) ? 1 : query_blocks); i++)
     most = larger(most, kept_blocks(spec, tokens, i));
   return most;
 }

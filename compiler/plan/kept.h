@@ -9,6 +9,9 @@
    what scores of a normal distribution give, forced blocks beside. */
 int64_t kept_blocks(const struct spec *spec, int64_t tokens, int64_t i);
 
+/* Whether all query blocks read as many. */
+bool kept_are_alike(const struct spec *spec);
+
 /* The most that any query block reads. */
 int64_t kept_most(const struct spec *spec, int64_t tokens);
 

@@ -131,8 +131,6 @@ static void attend(const struct plan_attend *p, struct text *out) {
   text_printf(out, "  edge            %s\n",
               p->edge ? "any lengths, a number of blocks for each list"
                       : "whole blocks, as many for every list, two at least");
-  if (p->causal)
-    text_puts(out, "  causal          a query sees no later key, aligned at the last query\n");
 }
 
 /* ---- block selection ---- */

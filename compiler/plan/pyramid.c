@@ -99,6 +99,9 @@ static struct plan_kernel plan_append(const struct plan_pyramid *p) {
   };
 }
 
+/* Of a scan over keys: what is needed once a leaf. */
+enum { FLAT_SPILLS = 64 };
+
 /* A scan of all leaves: every warp keeps the best ones of its own queries. */
 static struct plan_kernel plan_flat(const struct plan_pyramid *p) {
   int folded = p->score == SCORE_MEAN && p->reduce == REDUCE_SUM;
@@ -107,6 +110,7 @@ static struct plan_kernel plan_flat(const struct plan_pyramid *p) {
       .entry = "pisa_flat",
       .threads = 32 * PISA_FLAT_WARPS,
       .smem_bytes = PISA_FLAT_WARPS * pisa_flat_unit_bytes(queries, p->keep),
+      .spill_budget = p->score == SCORE_MEAN ? 0 : FLAT_SPILLS,
   };
 }
 
@@ -141,7 +145,8 @@ static struct plan_kernel plan_cluster(void) {
 
 /* Warpgroups with two stages of key tiles each, as many as their registers allow: two accumulators
    of half a tile, the queries and the next ones. Beside the stages barriers, a row of running sums
-   and items of all segments, 4096 of them. */
+   and items of all segments, 4096 of them. What is spilled is needed once an item, or by rows that
+   are done again. */
 static struct plan_kernel plan_leaf_score(const struct plan_pyramid *p) {
   const int groups = p->head_dim <= 64 && !plan_is_mass(p) ? 4 : 3;
   const int stages = groups * 2 * p->leaf * p->children * p->head_dim * 2;
@@ -149,6 +154,7 @@ static struct plan_kernel plan_leaf_score(const struct plan_pyramid *p) {
       .entry = "pisa_leaf_score",
       .threads = 128 * groups,
       .smem_bytes = stages + groups * 2 * 8 + 128 + 4097 * 4,
+      .spill_budget = p->head_dim <= 64 ? 96 : 256,
   };
 }
 
@@ -156,7 +162,8 @@ static struct plan_kernel plan_leaf_score(const struct plan_pyramid *p) {
    most (of 16, 20 and 24 the fastest at 256K tokens, G 16, D 64, K 8). */
 static struct plan_kernel plan_walk(const struct plan_pyramid *p, const struct target *target) {
   const int query = (p->group + 15) / 16 * p->head_dim / 4; /* registers of its A operands */
-  int warps = query <= 16 && walk_has_few(p) ? 20 : query <= 32 ? 12 : 8;
+  const bool small = query <= 16 && walk_has_few(p);
+  int warps = small && !walk_reads_keys(p) ? 20 : small ? 16 : query <= 32 ? 12 : 8;
   const int bytes = walk_room_of(p).bytes, room = target->smem_bytes / bytes;
   warps = room < warps ? room : warps;
   return (struct plan_kernel){
@@ -179,14 +186,14 @@ static struct plan_kernel plan_pick(const struct plan_pyramid *p) {
 /* A query a CTA: its walk, shared by the warps. */
 static struct plan_kernel plan_decode(const struct plan_pyramid *p) {
   return (struct plan_kernel){
-      .entry = "pisa_decode", .threads = 32 * DECODE_WARPS, .smem_bytes = decode_bytes(p)};
+      .entry = "pisa_decode", .threads = 32 * decode_warps(p), .smem_bytes = decode_bytes(p)};
 }
 
 /* Kernels are written for the heads and sizes of language models, 64 components and log-sum-exps;
    every other selection that can be asked for compiles too, where more numbers live at once than a
    thread has registers: these bytes of spills, at most, in a sweep over all of them. */
 static void allow_spills(struct plan_pyramid *p) {
-  enum { BUILD = 64, WALK = 768, LEAF_SCORE = 512, FLAT = 512, DECODE = 3072, ATTEND = 192 };
+  enum { BUILD = 64, WALK = 1024, LEAF_SCORE = 512, FLAT = 512, DECODE = 3072, ATTEND = 192 };
   const struct {
     struct plan_kernel *kernel;
     int bytes;

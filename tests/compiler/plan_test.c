@@ -44,6 +44,9 @@ static void keeps(void) {
   CHECK(kept_most(&spec, 150) == 3);
   spec.attend.all_exact = true;
   CHECK(kept_most(&spec, 6401) == 101);
+  spec.shape.mask = MASK_CAUSAL; /* what its last row sees */
+  CHECK(kept_blocks(&spec, 6401, 0) == 2 && kept_blocks(&spec, 6401, 1) == 4);
+  CHECK(kept_blocks(&spec, 6401, 50) == 101 && kept_most(&spec, 6401) == 101);
 }
 
 static void windows(void) {
