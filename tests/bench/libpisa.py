@@ -67,7 +67,19 @@ class Attention(Structure):
         ("k_lengths", c_void_p),
         ("lists", c_void_p),
         ("n_listed", c_int64),
+        ("worth", c_void_p),
+        ("q_starts", c_void_p),
+        ("k_starts", c_void_p),
+        ("pages", c_void_p),
+        ("page_columns", c_int64),
+        ("pyramid", c_void_p),
+        ("phase", c_int),
+        ("n_new", c_int64),
+        ("append_completed", c_int),
     ]
+
+
+PREFILL, DECODE = 0, 1
 
 
 SIGNATURES = {
@@ -75,6 +87,7 @@ SIGNATURES = {
     "pisa_pack_get_info": [c_void_p, POINTER(PackInfo)],
     "pisa_pack_find_variant": [c_void_p, POINTER(c_char_p), c_int, POINTER(c_int)],
     "pisa_module_load": [c_void_p, c_int, ctypes.c_uint, POINTER(c_void_p)],
+    "pisa_pyramid_size": [c_void_p, c_int, POINTER(Attention), POINTER(c_size_t)],
     "pisa_kept_blocks": [c_void_p, c_int, POINTER(Attention), POINTER(c_int64)],
     "pisa_workspace_size": [c_void_p, POINTER(Attention), POINTER(c_size_t)],
     "pisa_launch": [c_void_p, POINTER(Attention), c_void_p, c_size_t, c_void_p],
@@ -117,19 +130,37 @@ def ptx_digests(manifest, variant):
     return digests
 
 
-def fields(manifest, key, variant):
-    """The line `key name=value ...` of |variant|, its own or the one above all variants, as a
-    dictionary: {"query": "128", "key": "64"}."""
+def always(manifest, variant):
+    """The words of the always lines of |variant|, its own or those above all variants."""
+    current, found = -1, {}
+    for line in manifest.splitlines():
+        words = line.split()
+        if words[0] == "variant":
+            current = int(words[1])
+        if words[0] == "always":
+            found.setdefault(current, []).append(words[1])
+    return found.get(variant, found.get(-1, []))
+
+
+def line_of(manifest, key, variant):
+    """The line that begins with |key|, of |variant| or above all variants."""
     current, found = variant, None
     for line in manifest.splitlines():
         words = line.split()
         if words[0] == "variant":
             current = int(words[1])
         if words[0] == key and current == variant:
-            found = dict(word.split("=") for word in words[1:] if "=" in word)
+            found = line
     if found is None:
         raise ValueError(f"the manifest has no {key} line")
     return found
+
+
+def fields(manifest, key, variant):
+    """The line `key name=value ...` of |variant|, its own or the one above all variants, as a
+    dictionary: {"query": "128", "key": "64"}."""
+    words = line_of(manifest, key, variant).split()
+    return dict(word.split("=") for word in words[1:] if "=" in word)
 
 
 class Kernel:
@@ -149,12 +180,23 @@ class Kernel:
         self.name = " ".join([self.info.name.decode(), *settings])
         manifest = self.info.manifest.decode()
         self.attend = fields(manifest, "attend", self.variant)
+        self.always = always(manifest, self.variant)
         self.head_dim = self.info.head_dim
         self.group = self.info.heads // self.info.kv_heads  # query heads per key/value head
         self.dtype = (torch.bfloat16, torch.float16)[self.info.type]
-        blocks = fields(manifest, "blocks", self.variant)
-        self.query, self.key = int(blocks["query"]), int(blocks["key"])
-        self.threshold = fields(manifest, "route", self.variant).get("budget") == "threshold"
+        self.route = fields(manifest, "route", self.variant)
+        self.selects = "method pyramid" in manifest.splitlines()
+        if self.selects:
+            pyramid = fields(manifest, "pyramid", self.variant)
+            self.query, self.key = 1, int(pyramid["leaf"])
+            self.children, self.page = int(pyramid["group"]), int(pyramid["page"])
+            self.keep, self.route_kind = int(self.route["keep"]), "pyramid"
+            if " flat " in f" {line_of(manifest, 'route', self.variant)} ":
+                self.route_kind = "flat"
+        else:
+            blocks = fields(manifest, "blocks", self.variant)
+            self.query, self.key = int(blocks["query"]), int(blocks["key"])
+        self.threshold = self.route.get("budget") == "threshold"
         below = [line for line in manifest.splitlines() if line.startswith("below ")]
         self.dense_below = int(below[0].split()[1].split("=")[1]) if below else 0
         self.ptx_sha256 = ptx_digests(manifest, self.variant)
@@ -216,3 +258,68 @@ class Launch:
     def __call__(self):
         if self.function(*self.arguments) != 0:
             raise RuntimeError(f"pisa_launch: {self.error.message.decode(errors='replace')}")
+
+
+class Selection:
+    """A prepared call of a pack that selects blocks; calling it enqueues it on the current stream.
+    |keys|: an object with k, and for packs with pages table, room and lengths. `o` is None where |v|
+    is: then it only selects. With |pyramid| (a tensor that `pyramid_of` made) means outlive the call;
+    phase DECODE appends |n_new| keys."""
+
+    def __init__(self, kernel, q, keys, v=None, want_lists=False, pyramid=None, phase=PREFILL, n_new=0):
+        b, h, n_q, _ = q.shape
+        self.kernel, self.inputs, self.pyramid = kernel, (q, keys, v), pyramid
+        self.o = torch.full_like(q, float("nan")) if v is not None else None
+        self.lse = torch.full((b, h, n_q), float("nan"), device="cuda") if v is not None else None
+        self.blocks = None
+        if want_lists or v is None:
+            shape = (b, keys.k.shape[1], n_q, kernel.keep)
+            self.blocks = torch.full(shape, -7, device="cuda", dtype=torch.int32)
+        self.request = selection_request(q, keys, pyramid)
+        self.request.phase, self.request.n_new = phase, n_new
+        if v is not None:
+            self.request.v, self.request.o = view(v), view(self.o)
+            self.request.lse = self.lse.data_ptr()
+        self.request.blocks = self.blocks.data_ptr() if self.blocks is not None else None
+        size = c_size_t()
+        kernel.call("pisa_workspace_size", kernel.module, byref(self.request), byref(size))
+        self.workspace = torch.empty(max(1, size.value), device="cuda", dtype=torch.uint8)
+        self.size, self.error = size.value, Error()
+
+    def __call__(self):
+        status = self.kernel.call.lib.pisa_launch(
+            self.kernel.module,
+            byref(self.request),
+            self.workspace.data_ptr() if self.size else None,
+            self.size,
+            torch.cuda.current_stream().cuda_stream,
+            byref(self.error),
+        )
+        if status != 0:
+            raise RuntimeError(f"pisa_launch: {self.error.message.decode(errors='replace')}")
+
+
+def selection_request(q, keys, pyramid=None):
+    paged = keys.table is not None
+    return Attention(
+        struct_size=ctypes.sizeof(Attention),
+        batch=q.shape[0],
+        heads=q.shape[1],
+        kv_heads=keys.k.shape[1],
+        n_q=q.shape[2],
+        n_k=keys.room,
+        q=view(q),
+        k=view(keys.k),
+        pyramid=pyramid.data_ptr() if pyramid is not None else None,
+        k_lengths=keys.lengths.data_ptr() if paged else None,
+        pages=keys.table.data_ptr() if paged else None,
+        page_columns=keys.table.shape[1] if paged else 0,
+    )
+
+
+def pyramid_of(kernel, q, keys):
+    """Memory for the pyramid of the keys, not yet written."""
+    size = c_size_t()
+    request = selection_request(q, keys)
+    kernel.call("pisa_pyramid_size", kernel.pack, kernel.variant, byref(request), byref(size))
+    return torch.empty(size.value, device="cuda", dtype=torch.uint8)

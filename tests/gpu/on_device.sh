@@ -1,20 +1,26 @@
 #!/bin/sh
-# Verifies, times and sanitizes the packs of generated/ on a machine with a GPU, in under 9 minutes.
+# Verifies, times and sanitizes the packs of generated/ on a machine with a GPU, one family of packs in
+# under 9 minutes.
 #
-#   tests/gpu/on_device.sh verify|bench|sanitize|all [SPEC ...]
+#   tests/gpu/on_device.sh verify|bench|sanitize|all [piecewise|selection] [SPEC ...]
 #
+# piecewise and selection are the packs of that method alone, and its benchmarks.
 # Needs a C compiler, cmake, python3 (with torch for bench) and compute-sanitizer for sanitize; no
 # LLVM. Records go to $OUT (default ./out): verify.jsonl, validation.json, bench.jsonl,
 # kernels.jsonl, sanitize.log, build.log; tests/gpu/record.py merges them into docs/results.
 # A SPEC is a pack of generated/, for sanitize also NAME:WORD=VALUE, a variant of it.
 # PISA_COMMIT names the measured commit where there is no git; $BESIDE holds further options of
-# tests/bench/beside.py, for instance "--variants sd35_medium --tokens 4429" in place of its scenes.
+# tests/bench/beside.py, for instance "--variants sd35_medium --tokens 4429" in place of its scenes,
+# $SELECT_BESIDE of tests/bench/select_beside.py. $VERIFY_SECONDS, $BENCH_SECONDS and
+# $SANITIZE_SECONDS replace the limits of the parts, $VERIFY holds further options of `pisa verify`.
 # Exit 0: all passed, 2: the world failed, 3: a check failed.
 set -u
 cd "$(dirname "$0")/../.." || exit 2
 
 job=${1:-all}
 [ $# -gt 0 ] && shift
+family=
+case ${1:-} in piecewise | selection) family=$1 && shift ;; esac
 specs=$*
 out=${OUT:-out}
 tree=build-device
@@ -33,11 +39,20 @@ driver() {
   nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | head -n 1
 }
 
-# The packs of the specs named on the command line, else those of $1, else all.
+# Whether packs of family $1 are wanted, and whether pack $1 is.
+wants() {
+  [ -z "$family" ] || [ "$family" = "$1" ]
+}
+wanted() {
+  method=$(grep -a -m 1 '^method ' "$1")
+  [ "$method" = "method pyramid" ] && wants selection || { [ "$method" != "method pyramid" ] && wants piecewise; }
+}
+
+# The packs of the specs named on the command line, else those of $1, else all of the family.
 packs() {
   chosen=${specs:-$1}
   if [ -z "$chosen" ]; then
-    ls generated/*.pack
+    for pack in generated/*.pack; do wanted "$pack" && echo "$pack"; done
   else
     for spec in $chosen; do echo "generated/${spec%%:*}.pack"; done
   fi
@@ -93,7 +108,7 @@ verify_packs() {
       worse 2
       continue
     fi
-    timeout "$(left)" $pisa verify "$pack" --both --json $(verify_options "$pack") \
+    timeout "$(left)" $pisa verify "$pack" --both --json $(verify_options "$pack") ${VERIFY:-} \
       2>"$out/table" >>"$out/verify.jsonl"
     worse $?
     grep -v -e ' ok$' -e '^spec ' -e '^$' "$out/table"
@@ -111,8 +126,47 @@ time_kernels() {
   worse $?
 }
 
+# time_selection SPEC OPTIONS: the kernels of a pack that selects blocks.
+time_selection() {
+  [ -e "generated/$1.pack" ] || return 0
+  spec=$1
+  shift
+  [ "$(left)" -gt 5 ] || {
+    echo "no time left for $spec"
+    worse 2
+    return
+  }
+  { timeout "$(left)" $pisa bench "generated/$spec.pack" --json "$@" >>"$out/kernels.jsonl"; } 2>&1
+  worse $?
+}
+
+bench_selection() {
+  for spec in ${specs:-pyramid_lm}; do
+    time_selection "$spec" --prefill
+    time_selection "$spec" --decode --tokens 4096,16384,65536,131072
+    time_selection "$spec" --decode --tokens 4096,65536 --batch 32
+  done
+  if [ -z "$specs" ]; then
+    time_selection pyramid_lm --prefill --layout bnhd --tokens 65536
+    for spec in pyramid_mass bsa nsa_selector llama3_8b; do
+      time_selection $spec --prefill --tokens 4096,16384,65536
+    done
+    time_selection llama3_8b --decode --tokens 16384,131072
+  fi
+  PYTHONUNBUFFERED=1 timeout "$(left)" python3 tests/bench/select_beside.py \
+    --library $tree/lib/libpisa.so --packs generated --commit "$(commit)" --out "$out/bench.jsonl" \
+    ${SELECT_BESIDE:-}
+  worse $?
+}
+
 bench_packs() {
   rm -f "$out/bench.jsonl" "$out/kernels.jsonl"
+  : >"$out/kernels.jsonl"
+  wants piecewise && bench_piecewise
+  wants selection && bench_selection
+}
+
+bench_piecewise() {
   for spec in ${specs:-hybrid}; do time_kernels "$spec" 4096,4608,8192,16384,32768; done
   if [ -z "$specs" ]; then
     for spec in hybrid64 hybrid_residual; do time_kernels $spec 4608; done
@@ -125,10 +179,16 @@ bench_packs() {
   worse $?
 }
 
+# --set options that name the first variant of a pack, which may have many.
+first_variant() {
+  for choice in $(grep -a -m 1 '^variant 0' "$1" | cut -d ' ' -f 3-); do echo "--set $choice"; done
+}
+
 # sanitize_one TOOL SPEC: one tool over the small cases. For initcheck the workspace stays unfilled.
 sanitize_one() {
   tool=$1 spec=$2
   set -- "generated/${spec%%:*}.pack" --quick
+  case " $sanitized_selection " in *" $spec "*) set -- "$@" $(first_variant "$1") ;; esac
   [ "$tool" = initcheck ] && set -- "$@" --no-poison
   [ "$spec" != "${spec#*:}" ] && set -- "$@" --set "${spec#*:}"
   echo "==== $tool $spec" >>"$out/sanitize.log"
@@ -142,11 +202,15 @@ sanitize_one() {
 # Every kernel, and every part of one that only some packs have.
 sanitized="hybrid hybrid64 hybrid_second taylor1 hybrid_residual sol_attn keep_or_drop sd35_medium dense
 flux1_dev:half_tile=on"
+sanitized_selection="pyramid_lm pyramid_mass pisa_1 pisa_2 bsa nsa_selector llama3_8b smollm2_135m"
 
 sanitize_packs() {
   : >"$out/sanitize.log"
+  small=
+  wants piecewise && small=$sanitized
+  wants selection && small="$small $sanitized_selection"
   for tool in memcheck racecheck synccheck initcheck; do
-    for spec in ${specs:-$sanitized}; do
+    for spec in ${specs:-$small}; do
       if [ "$(left)" -ge 5 ]; then
         sanitize_one $tool "$spec"
       else
@@ -161,7 +225,7 @@ sanitize_packs() {
 case $job in
 verify | bench | sanitize | all) ;;
 *)
-  echo "usage: tests/gpu/on_device.sh verify|bench|sanitize|all [SPEC ...]" >&2
+  echo "usage: tests/gpu/on_device.sh verify|bench|sanitize|all [piecewise|selection] [SPEC ...]" >&2
   exit 1
   ;;
 esac
@@ -169,9 +233,9 @@ mkdir -p "$out" || exit 2
 summary="commit $(commit), driver $(driver)"
 part build 90 build_runtime
 if [ $worst = 0 ]; then
-  case $job in verify | all) part verify 400 verify_packs ;; esac
-  case $job in bench | all) part bench 240 bench_packs ;; esac
-  case $job in sanitize | all) part sanitize 200 sanitize_packs ;; esac
+  case $job in verify | all) part verify "${VERIFY_SECONDS:-400}" verify_packs ;; esac
+  case $job in bench | all) part bench "${BENCH_SECONDS:-300}" bench_packs ;; esac
+  case $job in sanitize | all) part sanitize "${SANITIZE_SECONDS:-200}" sanitize_packs ;; esac
 fi
 echo "$summary"
 exit $worst

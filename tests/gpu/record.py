@@ -31,8 +31,19 @@ BENCH_KEYS = {
     "ratio": float,
     "ptx_sha256": list,
 }
-SHAPE_KEYS = {"B", "H", "Hk", "Nq", "Nk", "D", "type", "density"}
-RECORDS = {"piecewise": "h200/piecewise.jsonl", "photograph": "h200/piecewise.jsonl"}
+COMMON_SHAPE = {"B", "H", "Hk", "Nq", "Nk", "D", "type"}
+PIECEWISE, SELECTION = "h200/piecewise.jsonl", "h200/pyramid.jsonl"
+RECORDS = {
+    "piecewise": PIECEWISE,
+    "photograph": PIECEWISE,
+    "selection": SELECTION,
+    "selection_attention": SELECTION,
+    "decode": SELECTION,
+}
+SHAPE_KEYS = {
+    PIECEWISE: COMMON_SHAPE | {"density"},
+    SELECTION: COMMON_SHAPE | {"leaf", "keep"},
+}
 KERNELS = "h200/kernels.jsonl"
 
 
@@ -128,10 +139,11 @@ def check_measurement(line):
         value = line.get(key)
         if not isinstance(value, (int, float) if kind is float else kind):
             stop(f"a benchmark line has no {key} of type {kind.__name__}: {line}")
-    if set(line) != set(BENCH_KEYS) or set(line["shape"]) != SHAPE_KEYS:
-        stop(f"a benchmark line has other fields than docs/results/README.md names: {line}")
     if line["bench"] not in RECORDS:
         stop(f"unknown bench {line['bench']!r}")
+    shape = SHAPE_KEYS[RECORDS[line["bench"]]]
+    if set(line) != set(BENCH_KEYS) or set(line["shape"]) != shape:
+        stop(f"a benchmark line has other fields than docs/results/README.md names: {line}")
 
 
 def append(target, line):
