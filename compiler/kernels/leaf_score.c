@@ -38,12 +38,13 @@ static const struct ir_arg leaf_score_args[] = {
 enum { GROUP_WARPS = 4, BARRIER_BYTES = 8 };
 static const double log2_e = 1.4426950408889634;
 
-struct cursor { /* the tile whose queries are loaded next, and the item behind its item */
+struct cursor { /* the tile whose queries were loaded last, and the item behind its item */
   struct var number, tile, tiles, live;
   struct var info, entry, start;   /* words of the item; one member's entry in each lane */
   struct var offset_lo, offset_hi; /* item_query_offset */
   struct var row;                  /* of the segment's first query number */
-  struct var next_segment, next_info, next_entry, next_start;
+  struct var next_segment, next_words, next_entry; /* lane i has word i mod 4 of the item */
+  struct var is_pending; /* the words are on their way, the entries not yet */
 };
 
 struct pipeline {
@@ -51,27 +52,34 @@ struct pipeline {
   struct gather raw;
   struct frag_a queries;
   struct frag half[2];
-  struct aim aims[3]; /* of the tile in work, of that in flight, of that being loaded */
-  struct var is_new;  /* the tile being loaded is its item's first */
+  struct aim aims[2]; /* of the tile in work, of that in flight */
   struct var keys, n_items;
   struct var carry[MAX_PAIRS];
 };
 
 /* ---- items ---- */
 
+static val item_at(struct ir *k, const struct leaf_score *a, val number, val segment) {
+  val before = load(k, k->i32, at(k, a->prefix, mul_const(k, segment, WORD)), WORD);
+  val items = at_row(k, ARG(items), segment, mul_const(k, ARG(item_room), ITEM_BYTES));
+  return at_row(k, items, sub(k, number, before), i32(k, ITEM_BYTES));
+}
+
+static void item_open(struct ir *k, struct item *item, val info) {
+  item->word[3] = info;
+  item->members = item_info(k, item, 0, ITEM_MEMBERS_MASK);
+  item->kind = item_info(k, item, ITEM_KIND_SHIFT, ITEM_KIND_MASK);
+}
+
 struct item item_load(struct ir *k, const struct leaf_score *a, val number, val segment) {
   struct item item = {.segment = segment};
   val group = udiv(k, segment, ARG(kv_heads));
   item.kv_head = sub(k, segment, mul(k, group, ARG(kv_heads)));
   item.first_query = mul(k, group, ARG(chunk));
-  val before = load(k, k->i32, at(k, a->prefix, mul_const(k, segment, WORD)), WORD);
-  val items = at_row(k, ARG(items), segment, mul_const(k, ARG(item_room), ITEM_BYTES));
-  val words = load(k, k->i32x4, at_row(k, items, sub(k, number, before), i32(k, ITEM_BYTES)), 16);
+  val words = load(k, k->i32x4, item_at(k, a, number, segment), ITEM_BYTES);
   for (int i = 0; i < 4; i++)
     item.word[i] = element(k, words, i, k->i32);
-  item.members = item_info(k, &item, 0, ITEM_MEMBERS_MASK);
-  item.kind = item_info(k, &item, ITEM_KIND_SHIFT, ITEM_KIND_MASK);
-  (void)a;
+  item_open(k, &item, item.word[3]);
   return item;
 }
 
@@ -119,7 +127,94 @@ static val segment_of(struct ir *k, const struct leaf_score *a, val segment, val
                   number)) {
     set(k, s, add_const(k, get(k, s), 1));
   }
-  return get(k, s);
+  return warp_read(k, get(k, s), i32(k, 0)); /* known to be alike: uniform registers */
+}
+
+/* ---- the cursor ---- */
+
+/* The number of all items is read again each time: a register less in the loop. */
+static val has_next(struct ir *k, const struct leaf_score *a, const struct cursor *c) {
+  val total = load(k, k->i32, at(k, a->prefix, mul_const(k, ARG(segments), WORD)), WORD);
+  return is_lt(k, add(k, get(k, c->number), a->stride), total);
+}
+
+/* Entry of the lane's member: lane i has warp member i mod n of tile i / n, up to 16 of an item. */
+static val lane_entry(struct ir *k, const struct leaf_score *a, const struct item *item) {
+  val n = i32(k, a->warp_members), tile = udiv(k, a->lanes.lane, n);
+  val in_warp = sub(k, a->lanes.lane, mul_const(k, tile, a->warp_members));
+  val warps = add(k, mul_const(k, tile, GROUP_WARPS), a->warp);
+  val member = add(k, mul_const(k, warps, a->warp_members), in_warp);
+  return item_entry(k, a, item, smin(k, member, add_const(k, item->members, -1)));
+}
+
+/* The words of item |number| on their way; nobody waits for them here. */
+static void request_words(struct ir *k, const struct leaf_score *a, const struct cursor *c,
+                          val number) {
+  val segment = segment_of(k, a, get(k, c->next_segment), number);
+  val word = mul_const(k, bit_and(k, a->lanes.lane, i32(k, 3)), WORD);
+  set(k, c->next_segment, segment);
+  set(k, c->next_words, load(k, k->i32, at(k, item_at(k, a, number, segment), word), WORD));
+  set(k, c->is_pending, i32(k, 1));
+}
+
+static val next_word(struct ir *k, const struct cursor *c, int i) {
+  return warp_read(k, get(k, c->next_words), i32(k, i));
+}
+
+/* One tile later: its entries on their way. */
+static void request_entries(struct ir *k, const struct leaf_score *a, const struct cursor *c) {
+  struct item item = {.segment = get(k, c->next_segment)};
+  item.word[2] = next_word(k, c, 2);
+  item_open(k, &item, next_word(k, c, 3));
+  set(k, c->next_entry, lane_entry(k, a, &item));
+  set(k, c->is_pending, i32(k, 0));
+}
+
+static void request_pending(struct ir *k, const struct leaf_score *a, const struct cursor *c) {
+  IF (k, is_ne(k, get(k, c->is_pending), i32(k, 0))) {
+    request_entries(k, a, c);
+  }
+}
+
+/* What was prefetched becomes the item of the next tile; then the one behind it is. */
+static void enter_next(struct ir *k, const struct leaf_score *a, const struct cursor *c,
+                       val number) {
+  val group = udiv(k, get(k, c->next_segment), ARG(kv_heads));
+  struct item item = {.kv_head = sub(k, get(k, c->next_segment), mul(k, group, ARG(kv_heads)))};
+  item.first_query = mul(k, group, ARG(chunk));
+  item_open(k, &item, next_word(k, c, 3));
+  val tile_members = i32(k, GROUP_WARPS * a->warp_members);
+  val up = add_const(k, item.members, GROUP_WARPS * a->warp_members - 1);
+  set(k, c->number, number);
+  set(k, c->tile, i32(k, 0));
+  set(k, c->tiles, mul_const(k, udiv(k, up, tile_members), a->passes));
+  set(k, c->info, item.word[3]);
+  if (plan_is_mass(a->plan))
+    set(k, c->start, next_word(k, c, 2));
+  set(k, c->entry, get(k, c->next_entry));
+  set(k, c->row, add(k, mul(k, item.kv_head, ARG(queries)), item.first_query));
+  val offset = item_query_offset(k, a, &item, get(k, c->next_entry));
+  set(k, c->offset_lo, narrow(k, offset));
+  set(k, c->offset_hi, narrow(k, shift_right(k, offset, i64(k, 32))));
+  IF (k, has_next(k, a, c)) {
+    request_words(k, a, c, add(k, number, a->stride));
+  }
+}
+
+static struct cursor cursor_new(struct ir *k) {
+  struct cursor c;
+  struct var *all[] = {&c.number,     &c.tile,       &c.tiles,        &c.live,      &c.info,
+                       &c.entry,      &c.start,      &c.offset_lo,    &c.offset_hi, &c.row,
+                       &c.next_words, &c.next_entry, &c.next_segment, &c.is_pending};
+  for (unsigned i = 0; i < sizeof all / sizeof *all; i++)
+    *all[i] = var_init(k, i32(k, 0));
+  set(k, c.live, i32(k, 1));
+  return c;
+}
+
+static val pointer_offset(struct ir *k, const struct cursor *c) {
+  val pair = pack2(k, get(k, c->offset_lo), get(k, c->offset_hi));
+  return OP(k, "llvm.bitcast", k->i64, "", pair);
 }
 
 /* ---- keys ---- */
@@ -135,11 +230,13 @@ static val half_bytes(struct ir *k, const struct leaf_score *a, const struct ite
   return mul_const(k, smin(k, left, i32(k, a->plan->children / 2)), leaf_bytes);
 }
 
-/* By the leader: both halves of the item |number| on their way to |stage|. */
-static void keys_load(struct ir *k, const struct leaf_score *a, val number, val segment,
-                      val stage) {
+/* By the leader: both halves of the cursor's next item on their way to |stage|. */
+static void keys_load(struct ir *k, const struct leaf_score *a, const struct cursor *c, val stage) {
+  struct item item = {.word = {next_word(k, c, 0), next_word(k, c, 1)}};
+  val segment = get(k, c->next_segment);
   IF (k, a->leader) {
-    struct item item = item_load(k, a, number, segment);
+    val group = udiv(k, segment, ARG(kv_heads));
+    item.kv_head = sub(k, segment, mul(k, group, ARG(kv_heads)));
     val full = at(k, a->barriers, mul_const(k, stage, BARRIER_BYTES));
     val to = add(k, a->keys, mul_const(k, stage, a->stage_bytes)), bytes[2];
     for (int half = 0; half < 2; half++)
@@ -150,72 +247,6 @@ static void keys_load(struct ir *k, const struct leaf_score *a, val number, val 
       tma_load_bytes(k, there, leaf_image(k, a, item.kv_head, item.word[half]), bytes[half], full);
     }
   }
-}
-
-/* ---- the cursor ---- */
-
-static val has_next(struct ir *k, const struct leaf_score *a, const struct cursor *c) {
-  return is_lt(k, add(k, get(k, c->number), a->stride), a->total);
-}
-
-/* Entry of the lane's member: lane i has warp member i mod n of tile i / n, up to 16 of an item. */
-static val lane_entry(struct ir *k, const struct leaf_score *a, const struct item *item) {
-  val n = i32(k, a->warp_members), tile = udiv(k, a->lanes.lane, n);
-  val in_warp = sub(k, a->lanes.lane, mul_const(k, tile, a->warp_members));
-  val warps = add(k, mul_const(k, tile, GROUP_WARPS), a->warp);
-  val member = add(k, mul_const(k, warps, a->warp_members), in_warp);
-  return item_entry(k, a, item, smin(k, member, add_const(k, item->members, -1)));
-}
-
-/* Words of item |number| and its entries, ahead of their use. */
-static void prefetch(struct ir *k, const struct leaf_score *a, const struct cursor *c, val number) {
-  val segment = segment_of(k, a, get(k, c->next_segment), number);
-  struct item item = item_load(k, a, number, segment);
-  set(k, c->next_segment, segment);
-  set(k, c->next_info, item.word[3]);
-  set(k, c->next_start, item.word[2]);
-  set(k, c->next_entry, lane_entry(k, a, &item));
-}
-
-/* What was prefetched becomes the item of the next tile; then the one behind it is. */
-static void enter_next(struct ir *k, const struct leaf_score *a, const struct cursor *c,
-                       val number) {
-  val group = udiv(k, get(k, c->next_segment), ARG(kv_heads));
-  struct item item = {.word = {[3] = get(k, c->next_info)}};
-  item.kv_head = sub(k, get(k, c->next_segment), mul(k, group, ARG(kv_heads)));
-  item.first_query = mul(k, group, ARG(chunk));
-  val members = item_info(k, &item, 0, ITEM_MEMBERS_MASK);
-  val tile_members = i32(k, GROUP_WARPS * a->warp_members);
-  val up = add_const(k, members, GROUP_WARPS * a->warp_members - 1);
-  set(k, c->number, number);
-  set(k, c->tile, i32(k, 0));
-  set(k, c->tiles, mul_const(k, udiv(k, up, tile_members), a->passes));
-  set(k, c->info, item.word[3]);
-  set(k, c->start, get(k, c->next_start));
-  set(k, c->entry, get(k, c->next_entry));
-  set(k, c->row, add(k, mul(k, item.kv_head, ARG(queries)), item.first_query));
-  val offset = item_query_offset(k, a, &item, get(k, c->next_entry));
-  set(k, c->offset_lo, narrow(k, offset));
-  set(k, c->offset_hi, narrow(k, shift_right(k, offset, i64(k, 32))));
-  IF (k, has_next(k, a, c)) {
-    prefetch(k, a, c, add(k, number, a->stride));
-  }
-}
-
-static struct cursor cursor_new(struct ir *k) {
-  struct cursor c;
-  struct var *all[] = {&c.number,    &c.tile,       &c.tiles,        &c.live,      &c.info,
-                       &c.entry,     &c.start,      &c.offset_lo,    &c.offset_hi, &c.row,
-                       &c.next_info, &c.next_entry, &c.next_segment, &c.next_start};
-  for (unsigned i = 0; i < sizeof all / sizeof *all; i++)
-    *all[i] = var_init(k, i32(k, 0));
-  set(k, c.live, i32(k, 1));
-  return c;
-}
-
-static val pointer_offset(struct ir *k, const struct cursor *c) {
-  val pair = pack2(k, get(k, c->offset_lo), get(k, c->offset_hi));
-  return OP(k, "llvm.bitcast", k->i64, "", pair);
 }
 
 /* ---- tiles ---- */
@@ -229,8 +260,8 @@ static val row_entry(struct ir *k, const struct leaf_score *a, const struct curs
 }
 
 /* Where the lane's scores of the cursor's tile go. */
-static void take_aim(struct ir *k, const struct leaf_score *a, const struct cursor *c,
-                     const struct aim *to, const val entry[FRAG_ROWS]) {
+static void aim_at(struct ir *k, const struct leaf_score *a, const struct cursor *c,
+                   const struct aim *to, const val entry[FRAG_ROWS]) {
   struct item item = {.word = {[3] = get(k, c->info)}};
   val kind = item_info(k, &item, ITEM_KIND_SHIFT, ITEM_KIND_MASK);
   val is_second = is_ne(k, bit_and(k, a->lanes.lane, i32(k, 1)), i32(k, 0));
@@ -285,11 +316,19 @@ static void queries_load(struct ir *k, const struct leaf_score *a, const struct 
   }
 }
 
+static void entries_of(struct ir *k, const struct leaf_score *a, const struct cursor *c,
+                       val entry[FRAG_ROWS]) {
+  for (int r = 0; r < FRAG_ROWS; r++)
+    entry[r] = row_entry(k, a, c, r);
+}
+
 /* Moves to the next tile, if there is one, and loads its queries, or again the last one's. */
 static void take(struct ir *k, const struct leaf_score *a, const struct pipeline *p) {
   const struct cursor *c = &p->cursor;
+  set(k, c->tile, add_const(k, get(k, c->tile), 1));
   IF (k, is_ge(k, get(k, c->tile), get(k, c->tiles))) {
     IF (k, has_next(k, a, c)) {
+      request_pending(k, a, c);
       enter_next(k, a, c, add(k, get(k, c->number), a->stride));
     }
     ELSE (k) {
@@ -297,13 +336,19 @@ static void take(struct ir *k, const struct leaf_score *a, const struct pipeline
       set(k, c->tile, add_const(k, get(k, c->tiles), -1));
     }
   }
-  val entry[FRAG_ROWS] = {row_entry(k, a, c, 0), row_entry(k, a, c, 1)};
-  take_aim(k, a, c, &p->aims[2], entry);
+  ELSE (k) {
+    request_pending(k, a, c);
+  }
+  val entry[FRAG_ROWS];
+  entries_of(k, a, c, entry);
   queries_load(k, a, c, &p->raw, entry);
-  val is_first =
-      both(k, is_eq(k, get(k, c->tile), i32(k, 0)), is_ne(k, get(k, c->live), i32(k, 0)));
-  set(k, p->is_new, widen_bool(k, is_first));
-  set(k, c->tile, add_const(k, get(k, c->tile), 1));
+}
+
+/* The loaded tile is that of the next product. */
+static void aim_next(struct ir *k, const struct leaf_score *a, const struct pipeline *p) {
+  val entry[FRAG_ROWS];
+  entries_of(k, a, &p->cursor, entry);
+  aim_at(k, a, &p->cursor, &p->aims[1], entry);
 }
 
 /* The keys of the item that the loaded tile begins; the next one's follow into the other stage. */
@@ -311,8 +356,7 @@ static void enter_keys(struct ir *k, const struct leaf_score *a, const struct pi
   const struct cursor *c = &p->cursor;
   val n = get(k, p->n_items), stage = bit_and(k, n, i32(k, 1));
   IF (k, has_next(k, a, c)) {
-    keys_load(k, a, add(k, get(k, c->number), a->stride), get(k, c->next_segment),
-              bit_xor(k, stage, i32(k, 1)));
+    keys_load(k, a, c, bit_xor(k, stage, i32(k, 1)));
   }
   val parity = bit_and(k, shift_right(k, n, i32(k, 1)), i32(k, 1));
   mbarrier_wait(k, at(k, a->barriers, mul_const(k, stage, BARRIER_BYTES)), parity);
@@ -383,12 +427,14 @@ static void pass(struct ir *k, const struct leaf_score *a, const struct pipeline
   multiply(k, a, p, 1);
   half_sums(k, a, &p->half[0], 0, sum);
   wait_for(k, p, 1);
-  aim_copy(k, a, &p->aims[0], &p->aims[1]);
-  IF (k, is_ne(k, get(k, p->is_new), i32(k, 0))) {
+  const struct cursor *c = &p->cursor;
+  val is_first = is_eq(k, get(k, c->tile), i32(k, 0));
+  IF (k, both(k, is_first, is_ne(k, get(k, c->live), i32(k, 0)))) {
     group_sync(k, a->group); /* all warps have read the stage that is written next */
     enter_keys(k, a, p);
   }
-  aim_copy(k, a, &p->aims[1], &p->aims[2]);
+  aim_copy(k, a, &p->aims[0], &p->aims[1]);
+  aim_next(k, a, p);
   gather_fragment(k, &p->queries, &p->raw, a->zero);
   multiply(k, a, p, 0); /* past the last tile that one again: nothing is stored */
   take(k, a, p);
@@ -402,12 +448,11 @@ static struct pipeline pipeline_new(struct ir *k, const struct leaf_score *a) {
   struct pipeline p = {.cursor = cursor_new(k),
                        .raw = gather_new(k, a->plan->head_dim),
                        .queries = frag_a_new(k, a->plan->head_dim),
-                       .is_new = var_init(k, i32(k, 0)),
                        .keys = var_init(k, a->keys),
                        .n_items = var_init(k, i32(k, 0))};
   for (int i = 0; i < 2; i++)
     p.half[i] = frag_new(k, a->half_keys);
-  for (int i = 0; i < 3; i++)
+  for (int i = 0; i < 2; i++)
     p.aims[i] = aim_new(k, a);
   for (int i = 0; i < a->pairs; i++)
     p.carry[i] = var_init(k, f32(k, 0));
@@ -418,12 +463,15 @@ static struct pipeline pipeline_new(struct ir *k, const struct leaf_score *a) {
 static void work(struct ir *k, const struct leaf_score *a, val first) {
   struct pipeline p = pipeline_new(k, a);
   struct var running = var_init(k, i32(k, 1));
-  prefetch(k, a, &p.cursor, first);
-  keys_load(k, a, first, get(k, p.cursor.next_segment), i32(k, 0));
+  request_words(k, a, &p.cursor, first);
+  request_entries(k, a, &p.cursor);
+  keys_load(k, a, &p.cursor, i32(k, 0));
   enter_next(k, a, &p.cursor, first);
-  take(k, a, &p);
+  val entry[FRAG_ROWS];
+  entries_of(k, a, &p.cursor, entry);
+  queries_load(k, a, &p.cursor, &p.raw, entry);
   enter_keys(k, a, &p);
-  aim_copy(k, a, &p.aims[1], &p.aims[2]);
+  aim_next(k, a, &p);
   gather_fragment(k, &p.queries, &p.raw, a->zero);
   multiply(k, a, &p, 0);
   take(k, a, &p);

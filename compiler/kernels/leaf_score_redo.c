@@ -106,8 +106,10 @@ static struct rowval leaf_scores(struct ir *k, const struct leaf_score *a, const
   struct rowvec most = rowvec_new(k), sum = rowvec_new(k);
   rowvec_fill(k, &most, f32(k, -INFINITY));
   rowvec_fill(k, &sum, f32(k, 0));
+  val end =
+      add_const(k, a->zero, a->plan->leaf); /* unknown, so that registers suffice: not unrolled */
   for (int pass = 0; pass < 2; pass++) {
-    FOR_STEP(k, first, i32(k, 0), i32(k, a->plan->leaf), i32(k, MMA_COLUMNS)) {
+    FOR_STEP(k, first, i32(k, 0), end, i32(k, MMA_COLUMNS)) {
       val c[4];
       logits(k, a, x, image, first, c);
       if (plan_is_mass(a->plan))

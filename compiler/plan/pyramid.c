@@ -155,6 +155,7 @@ static struct plan_kernel plan_leaf_score(const struct plan_pyramid *p) {
       .threads = 128 * groups,
       .smem_bytes = stages + groups * 2 * 8 + 128 + 4097 * 4,
       .spill_budget = p->head_dim <= 64 ? 96 : 256,
+      .spill_budget = p->head_dim <= 64 ? 96 : 256,
   };
 }
 
