@@ -20,6 +20,10 @@ static void print_always(const struct pisa_method *m) {
       printf(", always tokens %s %" PRId64, a->kind == PISA_ALWAYS_FIRST ? "first" : "last",
              a->end);
   }
+  if (m->always_previous)
+    printf(", always previous");
+  if (m->always_current)
+    printf(", always current");
   if (m->has_window && m->window)
     printf(", always window %" PRId64, m->window);
   else if (m->has_window)
@@ -45,6 +49,36 @@ static void print_budget(const struct pisa_method *m) {
     printf(", variance %s", m->variance == PISA_VARIANCE_FULL ? "full" : "diagonal");
 }
 
+/* Block selection. */
+static void print_selection(const struct pisa_method *m, const char *indent) {
+  static const char *const scores[] = {[PISA_SCORE_MEAN] = "mean",
+                                       [PISA_SCORE_HALF_VARIANCE] = "half_variance",
+                                       [PISA_SCORE_LSE] = "lse"};
+  static const char *const reductions[] = {[PISA_REDUCE_SUM] = "sum",
+                                           [PISA_REDUCE_MAX] = "max",
+                                           [PISA_REDUCE_LSE] = "lse",
+                                           [PISA_REDUCE_MASS] = "mass",
+                                           [PISA_REDUCE_MAX_MASS] = "max_mass"};
+  printf("%spyramid     leaf %d, group %d", indent, m->key, m->group);
+  if (m->page)
+    printf(", pages of %d tokens", m->page);
+  printf("\n%sroute       %s, score %s, reduce heads %s, keep %" PRId64, indent,
+         m->flat ? "flat" : "pyramid", scores[m->score], reductions[m->reduce], m->keep);
+  if (m->start_nodes)
+    printf(", start %" PRId64, m->start_nodes);
+  if (m->decode && m->decode_start_nodes != m->start_nodes)
+    printf(", decode_start %" PRId64, m->decode_start_nodes);
+  print_always(m);
+  printf("\n%sattend      selected exact, rest drop\n", indent);
+  printf("%sphases      %s%s%s", indent, m->prefill ? "prefill" : "",
+         m->prefill && m->decode ? ", " : "", m->decode ? "decode" : "");
+  if (!m->flat)
+    printf("; leaf_stage %s", m->fused ? "fused" : "clustered");
+  printf(", query_tile %d\n", m->query_tile);
+  if (m->flat_below)
+    printf("%sbelow       %" PRId64 " tokens flat\n", indent, m->flat_below);
+}
+
 static void print_method(const struct pisa_method *m, const char *indent) {
   static const char *const tails[] = {[PISA_TAIL_DROP] = "drop",
                                       [PISA_TAIL_TAYLOR_0] = "taylor 0",
@@ -54,6 +88,10 @@ static void print_method(const struct pisa_method *m, const char *indent) {
                                       [PISA_TERM_LOG_COVARIANCE] = " + log covariance",
                                       [PISA_TERM_LOG_RESIDUAL] = " + log residual",
                                       [PISA_TERM_LOG_KEY_VARIANCE] = " + log key_variance"};
+  if (m->family == PISA_PYRAMID) {
+    print_selection(m, indent);
+    return;
+  }
   printf("%sblocks      query %d, key %d%s\n", indent, m->query, m->key,
          m->union_lists ? ", lists union" : "");
   if (m->dense) {
@@ -105,7 +143,7 @@ static void print_pack(const struct pisa_manifest *manifest) {
   printf("target      %s, PTX %d.%d\n", manifest->target, manifest->ptx_version / 10,
          manifest->ptx_version % 10);
   printf("spec        sha256 %s\n", manifest->spec_sha256);
-  printf("method      piecewise\n");
+  printf("method      %s\n", m->family == PISA_PYRAMID ? "pyramid" : "piecewise");
   printf("shape       heads %d, kv_heads %d, head_dim %d, type %s, mask %s\n", m->heads,
          m->kv_heads, m->head_dim, type_name(m->type),
          m->mask == PISA_MASK_NONE ? "none" : "causal");

@@ -205,3 +205,10 @@ prints "168 registers, 24 bytes spilled" $pisa info dense.pack
 prints "cubin       23 bytes, sha256" $pisa info dense.pack
 prints "attend      all exact" $pisa info dense.pack
 prints "attend selected=exact rest=drop" $pisa info --manifest drop.pack
+$make_pack select select.pack
+prints "method      pyramid" $pisa info select.pack
+prints "pyramid     leaf 16, group 2" $pisa info select.pack
+prints "route       pyramid, score lse, reduce heads sum, keep 5, always tokens first 1, always previous, always current" \
+  $pisa info select.pack
+prints "phases      prefill, decode; leaf_stage clustered, query_tile 32" $pisa info select.pack
+prints "pisa_leaf_score: 512 threads, 132000 bytes shared memory" $pisa info select.pack
