@@ -71,30 +71,35 @@ static int calls; /* of the whole method */
 /* Bytes of every parameter of a kernel. */
 #define BYTES(kind, name, meaning) BYTES_##kind,
 enum { BYTES_MAP = 128, BYTES_PTR = 8, BYTES_I64 = 8, BYTES_I32 = 4, BYTES_F32 = 4 };
+#define KERNEL(entry, ARGS)                                                                        \
+  {                                                                                                \
+    "pisa_" #entry, PISA_##ARGS##_N_ARGS, {                                                        \
+      PISA_##ARGS##_ARGS(BYTES)                                                                    \
+    }                                                                                              \
+  }
 static const struct {
   const char *entry;
   int n, bytes[MAX_ARGS];
-} kernels[N_KERNELS] = {
-    {"pisa_statistics", PISA_STATISTICS_N_ARGS, {PISA_STATISTICS_ARGS(BYTES)}},
-    {"pisa_residual", PISA_RESIDUAL_N_ARGS, {PISA_RESIDUAL_ARGS(BYTES)}},
-    {"pisa_route", PISA_ROUTE_N_ARGS, {PISA_ROUTE_ARGS(BYTES)}},
-    {"pisa_attend", PISA_ATTEND_N_ARGS, {PISA_ATTEND_ARGS(BYTES)}},
-    {"pisa_attend_edge", PISA_ATTEND_N_ARGS, {PISA_ATTEND_ARGS(BYTES)}},
-    {"pisa_dense", PISA_ATTEND_N_ARGS, {PISA_ATTEND_ARGS(BYTES)}},
-    {"pisa_dense_edge", PISA_ATTEND_N_ARGS, {PISA_ATTEND_ARGS(BYTES)}},
-    {"pisa_pyramid", PISA_PYRAMID_N_ARGS, {PISA_PYRAMID_ARGS(BYTES)}},
-    {"pisa_pyramid_top", PISA_PYRAMID_TOP_N_ARGS, {PISA_PYRAMID_TOP_ARGS(BYTES)}},
-    {"pisa_walk", PISA_WALK_N_ARGS, {PISA_WALK_ARGS(BYTES)}},
-    {"pisa_cluster", PISA_CLUSTER_N_ARGS, {PISA_CLUSTER_ARGS(BYTES)}},
-    {"pisa_scatter", PISA_SCATTER_N_ARGS, {PISA_SCATTER_ARGS(BYTES)}},
-    {"pisa_leaf_score", PISA_LEAF_SCORE_N_ARGS, {PISA_LEAF_SCORE_ARGS(BYTES)}},
-    {"pisa_pick", PISA_PICK_N_ARGS, {PISA_PICK_ARGS(BYTES)}},
-    {"pisa_flat", PISA_FLAT_N_ARGS, {PISA_FLAT_ARGS(BYTES)}},
-    {"pisa_attend_blocks", PISA_ATTEND_BLOCKS_N_ARGS, {PISA_ATTEND_BLOCKS_ARGS(BYTES)}},
-    {"pisa_append", PISA_APPEND_N_ARGS, {PISA_APPEND_ARGS(BYTES)}},
-    {"pisa_decode", PISA_DECODE_N_ARGS, {PISA_DECODE_ARGS(BYTES)}},
-    {"pisa_decode_attend", PISA_DECODE_ATTEND_N_ARGS, {PISA_DECODE_ATTEND_ARGS(BYTES)}},
-    {"pisa_decode_merge", PISA_DECODE_MERGE_N_ARGS, {PISA_DECODE_MERGE_ARGS(BYTES)}}};
+} kernels[N_KERNELS] = {KERNEL(statistics, STATISTICS),
+                        KERNEL(residual, RESIDUAL),
+                        KERNEL(route, ROUTE),
+                        KERNEL(attend, ATTEND),
+                        KERNEL(attend_edge, ATTEND),
+                        KERNEL(dense, ATTEND),
+                        KERNEL(dense_edge, ATTEND),
+                        KERNEL(pyramid, PYRAMID),
+                        KERNEL(pyramid_top, PYRAMID_TOP),
+                        KERNEL(walk, WALK),
+                        KERNEL(cluster, CLUSTER),
+                        KERNEL(scatter, SCATTER),
+                        KERNEL(leaf_score, LEAF_SCORE),
+                        KERNEL(pick, PICK),
+                        KERNEL(flat, FLAT),
+                        KERNEL(attend_blocks, ATTEND_BLOCKS),
+                        KERNEL(append, APPEND),
+                        KERNEL(decode, DECODE),
+                        KERNEL(decode_attend, DECODE_ATTEND),
+                        KERNEL(decode_merge, DECODE_MERGE)};
 
 /* Every entry point is declared before it is defined, with the types the runtime calls it by. */
 #include "tests/runtime/driver_symbols.h"
@@ -176,53 +181,6 @@ CUresult cuCtxSynchronize(void) {
 
 /* ---- code ---- */
 
-/* The words of block selection. */
-static void read_selection(const char *image, struct model_build *build) {
-  static const char *const scores[] = {"score=mean", "score=half_variance", "score=lse"};
-  static const char *const reductions[] = {"reduce=sum", "reduce=max ", "reduce=lse", "reduce=mass",
-                                           "reduce=max_mass"};
-  const char *leaf = strstr(image, "leaf="), *keep = strstr(image, "keep=");
-  if (!leaf || !keep)
-    return;
-  sscanf(leaf, "leaf=%d group=%d page=%d", &build->leaf, &build->children, &build->page);
-  sscanf(keep, "keep=%d start=%d", &build->keep, &build->start);
-  for (int i = 0; i < 3; i++)
-    if (strstr(image, scores[i]))
-      build->score = (enum model_score)i;
-  for (int i = 0; i < 5; i++)
-    if (strstr(image, reductions[i]))
-      build->reduce = (enum model_reduce)i;
-  build->flat = strstr(image, "flat score") != NULL;
-  build->causal = strstr(image, "mask=causal") != NULL;
-  build->first = build->previous = build->current = !strstr(image, "always none");
-}
-
-/* "... heads=4 kv_heads=2 head_dim=96 type=fp16", "query=64 key=64" and words of a manifest in the
-   text of the code; the runtime ends it with a NUL. */
-static struct model_build read_build(const char *image) {
-  struct model_build build = {.head_dim = 128, .group = 1, .query = 128, .key = 64};
-  int heads, kv_heads;
-  char type[8];
-  const char *shape = strstr(image, "heads=");
-  if (shape && sscanf(shape, "heads=%d kv_heads=%d head_dim=%d type=%7s", &heads, &kv_heads,
-                      &build.head_dim, type) == 4) {
-    build.group = heads / kv_heads;
-    build.type = strcmp(type, "fp16") == 0 ? PISA_FP16 : PISA_BF16;
-  }
-  const char *blocks = strstr(image, "query=");
-  if (blocks)
-    sscanf(blocks, "query=%d key=%d", &build.query, &build.key);
-  build.key_variance = strstr(image, "term=log_key_variance") != NULL;
-  build.residual = strstr(image, "term=log_residual") != NULL;
-  build.threshold = strstr(image, "budget=threshold") != NULL;
-  build.full_variance = strstr(image, "variance=full") != NULL;
-  build.linear = strstr(image, "rest=taylor_1") != NULL;
-  build.second_order = strstr(image, "mass=second_order") != NULL;
-  build.pairs = strstr(image, "lists=union") != NULL;
-  read_selection(image, &build);
-  return build;
-}
-
 CUresult cuModuleLoadDataEx(CUmodule *out, const void *image, unsigned n, int *options,
                             void **values) {
   static struct CUmod_st modules[] = {{.ptx = false}, {.ptx = true}};
@@ -230,7 +188,7 @@ CUresult cuModuleLoadDataEx(CUmodule *out, const void *image, unsigned n, int *o
   (void)n, (void)options, (void)values;
   if (!ptx && model_fault("cubin"))
     return CUDA_ERROR_NO_BINARY_FOR_GPU;
-  modules[ptx].build = read_build(image);
+  modules[ptx].build = model_read_build(image);
   *out = &modules[ptx];
   return CUDA_SUCCESS;
 }

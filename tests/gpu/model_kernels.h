@@ -46,6 +46,9 @@ struct model_build { /* what a compiler would compile in */
   bool flat, causal, first, previous, current;
 };
 
+/* From "... heads=4 kv_heads=2 head_dim=96 type=fp16 ..." anywhere in the text of the code. */
+struct model_build model_read_build(const char *image);
+
 /* Which of attend's kernels runs. */
 enum model_attend { MODEL_ATTEND, MODEL_EDGE, MODEL_DENSE };
 
