@@ -7,14 +7,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 
 #include "runtime/abi.def"
 #include "runtime/cuda.h"
 #include "tests/gpu/model_kernels.h"
 
-enum { SMS = 5, MAX_ARGS = 48, MAX_LAUNCHES = 128, GRAIN = 4096 };
+enum { SMS = 5, MAX_ARGS = 48, MAX_LAUNCHES = 128 };
 
 enum kernel {
   STATISTICS,
@@ -335,45 +334,6 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, voi
     capture->n++;
   else
     run(launch);
-  return CUDA_SUCCESS;
-}
-
-/* ---- memory: reserved, not touched, so that tensors may lie gigabytes apart ---- */
-
-CUresult cuMemAlloc(CUdeviceptr *out, size_t bytes) {
-  size_t all = bytes + GRAIN;
-  size_t *memory =
-      mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED)
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  *memory = all;
-  *out = (CUdeviceptr)(uintptr_t)memory + GRAIN;
-  return CUDA_SUCCESS;
-}
-
-CUresult cuMemFree(CUdeviceptr memory) {
-  size_t *start = (size_t *)(uintptr_t)(memory - GRAIN);
-  munmap(start, *start);
-  return CUDA_SUCCESS;
-}
-
-CUresult cuMemGetInfo(size_t *available, size_t *total) {
-  *available = *total = (size_t)1 << 40;
-  return CUDA_SUCCESS;
-}
-
-CUresult cuMemcpyHtoD(CUdeviceptr to, const void *from, size_t bytes) {
-  memcpy((void *)(uintptr_t)to, from, bytes);
-  return CUDA_SUCCESS;
-}
-
-CUresult cuMemcpyDtoH(void *to, CUdeviceptr from, size_t bytes) {
-  memcpy(to, (const void *)(uintptr_t)from, bytes);
-  return CUDA_SUCCESS;
-}
-
-CUresult cuMemsetD8(CUdeviceptr memory, unsigned char value, size_t bytes) {
-  memset((void *)(uintptr_t)memory, value, bytes);
   return CUDA_SUCCESS;
 }
 
