@@ -8,6 +8,7 @@ from block_attention import D, G, LEAF, PAGE, SCALE, Call, Inputs, Outputs, kern
 from machine import F32, Global
 
 UNIT = PAGE or LEAF
+SPLITS = (1, 1), (3, 1), (2, G), (5, 3)  # splits, and parts of an item's merge
 EQUAL = (
     Call(2, 2, 1, 6 * UNIT, (5 * UNIT + 3, 1), width=5, heads_last=True),
     Call(2, 1, 2, 4 * UNIT, (0, 3 * UNIT), width=8, size=70),  # scores of 200 and more
@@ -18,7 +19,7 @@ EQUAL = (
 PACKED = (Call(2, 2, 3, 2 * LEAF + 9, q_starts=(0, 1, 3), k_starts=(0, LEAF + 5, 2 * LEAF + 9), width=3),)
 
 
-def attend(kernels, call, seed):
+def attend(kernels, call, seed, parts):
     inputs, memory = Inputs(call, seed), Global(64 << 20)
     common, arrays = inputs.arguments(memory)
     out = Outputs(inputs, memory)
@@ -29,16 +30,23 @@ def attend(kernels, call, seed):
                       [*common, *arrays, *out.o, lists, call.width, call.splits, partial, out.lse, SCALE])
     if call.splits > 1:
         assert not (memory.read(partial, (rows, call.splits, G, D + 2), np.uint32) == 0xFFFFFFFF).any(), "a part is missing"
-        kernels[1].launch(rows, kernels[1].shared, memory, [*common, *out.o, call.splits, partial, out.lse])
+        kernels[1].launch(rows * parts, kernels[1].shared, memory, [*common, *out.o, call.splits, partial, out.lse])
     out.check()
+
+
+MANY = Call(1, 1, 1, 9 * LEAF, width=0), 70  # rounds of each thread that merges
 
 
 def main():
     kernels = kernel_of("decode_attend"), kernel_of("decode_merge")
+    if not PAGE:
+        call, splits = MANY
+        attend(kernels, replace(call, splits=splits), 1, 1)
+        print(f"{call} splits {splits}: right", flush=True)
     for seed, call in enumerate(EQUAL if PAGE else EQUAL + PACKED):
-        for splits in (1, 3):
-            attend(kernels, replace(call, splits=splits), seed)
-            print(f"{call} splits {splits}: right", flush=True)
+        for splits, parts in SPLITS if seed == 0 else SPLITS[:2]:
+            attend(kernels, replace(call, splits=splits), seed, parts)
+            print(f"{call} splits {splits} parts {parts}: right", flush=True)
 
 
 main()
