@@ -404,17 +404,18 @@ struct parts {
   val e[NODE_MAX_VALUES][NODE_MAX_SLOTS];
 };
 
-/* Of log-sum-exps the sum of their terms: no logarithm. */
+/* Of log-sum-exps the sum of their terms: no logarithm. Where no logit is a number, or one is
+   infinite, terms are nan. */
 static void lse_parts(struct ir *k, const struct plan_pyramid *plan, val cs,
                       const struct node_logits *x, int s, struct parts *out) {
-  val most = f32(k, LEAST);
-  for (int j = 0; j < x->tiles; j++)
+  val most = maximum(k, x->x[0][s][0], x->x[0][s][1]);
+  for (int j = 1; j < x->tiles; j++)
     most = maximum(k, maximum(k, most, x->x[j][s][0]), x->x[j][s][1]);
   val shift = negate(k, mul(k, cs, quad_max(k, most)));
   for (int j = 0; j < x->tiles; j++) {
     val e0 = exp2_approx(k, fused(k, cs, x->x[j][s][0], shift));
     val e1 = exp2_approx(k, fused(k, cs, x->x[j][s][1], shift));
-    out->e[j][s] = maximum(k, children_sum(k, plan, add(k, e0, e1)), f32(k, 0));
+    out->e[j][s] = children_sum(k, plan, add(k, e0, e1));
   }
 }
 
@@ -427,14 +428,38 @@ static void score_parts(struct ir *k, const struct node_scores *x, int s, struct
     out->e[v][s] = exp2_approx(k, sub(k, x->score[v][s], most));
 }
 
-/* 1 / sum over all candidates: of this lane's values, and those of the quad, where |copies| lanes
-   have the same. Sums of nothing or of infinite scores leave what is finite a part of 0. */
-static val inverse_of(struct ir *k, const struct parts *x, int s, int copies) {
+/* Sum over all candidates: of this lane's values, and those of the quad. */
+static val sum_of(struct ir *k, const struct parts *x, int s) {
   val sum = x->e[0][s];
   for (int v = 1; v < x->values; v++)
     sum = add(k, sum, x->e[v][s]);
-  sum = maximum(k, quad_sum(k, sum), f32(k, 1e-30));
-  return mul(k, f32(k, copies), reciprocal_approx(k, sum));
+  return quad_sum(k, sum);
+}
+
+/* nan counts as nothing; it is rare. */
+static void drop_nan(struct ir *k, const struct plan_pyramid *plan, struct parts *x, val *sum) {
+  struct var e[NODE_MAX_VALUES][NODE_MAX_SLOTS], sums[NODE_MAX_SLOTS];
+  val all = f32(k, 0);
+  for (int s = 0; s < node_slots(plan); s++) {
+    all = add(k, all, sum[s]);
+    sums[s] = var_init(k, sum[s]);
+    for (int v = 0; v < x->values; v++)
+      e[v][s] = var_init(k, x->e[v][s]);
+  }
+  IF (k, is_ne(k, warp_ballot(k, is_ne(k, all, all)), i32(k, 0))) {
+    for (int s = 0; s < node_slots(plan); s++) {
+      for (int v = 0; v < x->values; v++) {
+        x->e[v][s] = maximum(k, x->e[v][s], f32(k, 0));
+        set(k, e[v][s], x->e[v][s]);
+      }
+      set(k, sums[s], maximum(k, sum_of(k, x, s), f32(k, 1e-30)));
+    }
+  }
+  for (int s = 0; s < node_slots(plan); s++) {
+    sum[s] = get(k, sums[s]);
+    for (int v = 0; v < x->values; v++)
+      x->e[v][s] = get(k, e[v][s]);
+  }
 }
 
 val node_share(struct ir *k, const struct plan_pyramid *plan, const struct lanes *lanes, val scale,
@@ -444,12 +469,18 @@ val node_share(struct ir *k, const struct plan_pyramid *plan, const struct lanes
   bool terms = plan->score == SCORE_LSE;
   if (!terms)
     node_scores_of(k, plan, scale, x, &scores);
+  val sum[NODE_MAX_SLOTS];
   for (int s = 0; s < node_slots(plan); s++) {
     if (terms)
       lse_parts(k, plan, log2_units(k, scale), x, s, &parts);
     else
       score_parts(k, &scores, s, &parts);
-    val inverse = inverse_of(k, &parts, s, QUAD / node_width(plan));
+    sum[s] = sum_of(k, &parts, s);
+  }
+  drop_nan(k, plan, &parts, sum);
+  const int copies = QUAD / node_width(plan); /* lanes that have the same */
+  for (int s = 0; s < node_slots(plan); s++) {
+    val inverse = mul(k, f32(k, copies), reciprocal_approx(k, sum[s]));
     for (int v = 0; v < parts.values; v++)
       scores.score[v][s] = mul(k, parts.e[v][s], inverse);
   }

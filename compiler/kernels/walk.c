@@ -175,11 +175,12 @@ static void walk_down(struct ir *k, struct walk *w) {
 }
 
 static void clustered_row(struct ir *k, struct walk *w) {
+  if (plan_is_mass(w->plan))
+    walk_write_sink(k,
+                    w); /* first: behind lanes that part it costs the walk its uniform registers */
   walk_down(k, w);
   val small = is_lt(k, w->last, i32(k, w->plan->keep));
   walk_write_parents(k, w, small);
-  if (plan_is_mass(w->plan))
-    walk_write_sink(k, w);
 }
 
 static void fused_row(struct ir *k, struct walk *w) {

@@ -174,7 +174,10 @@ static struct reach reach_of(struct ir *k, const struct walk *w, val depth) {
     end = node_reads_children(plan) ? shift_right_signed(k, add_const(k, w->t, 1), shift)
                                     : add_const(k, shift_right_signed(k, w->t, shift), 1);
   val index = add_const(k, get(k, w->parents), -1), rows = i32(k, rows_of_parent(w));
-  val first = mul(k, kept_node(k, w, index), rows);
+  bool own_is_last = plan->causal && plan->current;
+  val last = own_is_last ? shift_right(k, w->own, walk_shift(k, w, add_const(k, depth, 1)))
+                         : kept_node(k, w, index);
+  val first = mul(k, last, rows);
   val count = smax(k, i32(k, 0), smin(k, sub(k, end, first), rows));
   struct reach r = {.end = add(k, mul(k, index, rows), count)};
   if (!plan->causal) {
@@ -252,10 +255,38 @@ static struct limits limits_of(struct ir *k, const struct walk *w, val depth) {
   return l;
 }
 
+/* Only the last tile, where all of K parents are there. */
+static void mask_few(struct ir *k, const struct walk *w, const struct limits *l,
+                     struct node_logits *x) {
+  struct node_logits cut = *x;
+  struct var kept[NODE_MAX_TILES][NODE_MAX_SLOTS][2];
+  const int last = x->tiles - 1, slots = node_slots(w->plan);
+  for (int i = 0; i < 2 * slots * last; i++)
+    kept[i / 2 / slots][i / 2 % slots][i % 2] =
+        var_init(k, x->x[i / 2 / slots][i / 2 % slots][i % 2]);
+  IF (k, is_lt(k, l->reach.end, i32(k, TILE * last))) {
+    node_mask(k, w->plan, &w->lanes, WALK_ARG(scale), 0, l->reach.end, l->reach.weight, &cut);
+    for (int i = 0; i < 2 * slots * last; i++)
+      set(k, kept[i / 2 / slots][i / 2 % slots][i % 2], cut.x[i / 2 / slots][i / 2 % slots][i % 2]);
+  }
+  for (int i = 0; i < 2 * slots * last; i++)
+    x->x[i / 2 / slots][i / 2 % slots][i % 2] = get(k, kept[i / 2 / slots][i / 2 % slots][i % 2]);
+  node_mask(k, w->plan, &w->lanes, WALK_ARG(scale), last, l->reach.end, l->reach.weight, x);
+}
+
+/* Log-sum-exps without weights need no more of a column left out than its logit. */
+static bool masks_few(const struct walk *w, const struct limits *l, const struct node_logits *x) {
+  return w->plan->score == SCORE_LSE && is_null(l->reach.weight) && x->tiles > 1;
+}
+
 static void apply_limits(struct ir *k, const struct walk *w, const struct limits *l, val begin,
-                         struct node_logits *x) {
+                         bool all, struct node_logits *x) {
   if (!l->masks)
     return;
+  if (all && masks_few(w, l, x)) {
+    mask_few(k, w, l, x);
+    return;
+  }
   val end = sub(k, l->reach.end, begin);
   node_mask(k, w->plan, &w->lanes, WALK_ARG(scale), 0, end, l->reach.weight, x);
   if (l->judges)
@@ -264,6 +295,8 @@ static void apply_limits(struct ir *k, const struct walk *w, const struct limits
 
 /* ---- few candidates ---- */
 
+/* More are seen than kept (of one kept node, perhaps as many): K are, which is known to be alike in
+   all lanes. */
 static val few_level(struct ir *k, struct walk *w, val depth, best_body *body, void *context) {
   const struct plan_pyramid *plan = w->plan;
   const int n = plan->keep * plan->children;
@@ -276,7 +309,7 @@ static val few_level(struct ir *k, struct walk *w, val depth, best_body *body, v
   struct limits limits = limits_of(k, w, depth);
   struct node_logits x;
   node_multiply(k, plan, &w->q, tiles, row, &x);
-  apply_limits(k, w, &limits, i32(k, 0), &x);
+  apply_limits(k, w, &limits, i32(k, 0), true, &x);
   val worth = plan_is_mass(plan) ? node_share(k, plan, &w->lanes, WALK_ARG(scale), &x)
                                  : node_worth(k, plan, &w->lanes, WALK_ARG(scale), &x);
   val key = walk_key(k, w, node, shift, worth);
@@ -293,7 +326,7 @@ static val few_level(struct ir *k, struct walk *w, val depth, best_body *body, v
     store_shared_if(k, best.kept, node, walk_kept_at(k, w, best.place));
   }
   warp_sync(k);
-  return best.count;
+  return i32(k, plan->keep);
 }
 
 /* ---- many candidates ---- */
@@ -316,7 +349,7 @@ static void score_step(struct ir *k, const struct walk *w, val depth, val base, 
   struct node_logits x;
   many_rows(k, w, base, first, tiles, row);
   node_multiply(k, plan, &w->q, tiles, row, &x);
-  apply_limits(k, w, limits, mul_const(k, first, TILE), &x);
+  apply_limits(k, w, limits, mul_const(k, first, TILE), false, &x);
   if (plan_is_mass(plan)) {
     struct node_scores scores;
     node_scores_of(k, plan, WALK_ARG(scale), &x, &scores);

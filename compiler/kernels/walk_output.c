@@ -135,8 +135,7 @@ void walk_write_sink(struct ir *k, const struct walk *w) {
     val head = add_const(k, mma_lane_row(k, &w->lanes), (int64_t)s * 8);
     val score = fused(k, cs, x.x[0][s][0], f32(k, walk_log2(plan->leaf)));
     score = choose(k, counts, maximum(k, score, f32(k, -INFINITY)), f32(k, -INFINITY));
-    IF (k, both(k, first, is_lt(k, head, i32(k, plan->group)))) {
-      store(k, score, at(k, out, mul_const(k, head, WALK_WORD)), WALK_WORD);
-    }
+    val exists = both(k, first, is_lt(k, head, i32(k, plan->group)));
+    store_if(k, exists, score, at(k, out, mul_const(k, head, WALK_WORD)));
   }
 }
