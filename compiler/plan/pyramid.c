@@ -99,8 +99,8 @@ static struct plan_kernel plan_append(const struct plan_pyramid *p) {
   };
 }
 
-/* What a scan over keys, or for parts of a softmax, needs between its loops. */
-enum { FLAT_SPILLS = 64, DECODE_SPILLS = 96 };
+/* Of a scan over keys: what is needed once a leaf. */
+enum { FLAT_SPILLS = 64 };
 
 /* A scan of all leaves: every warp keeps the best ones of its own queries. */
 static struct plan_kernel plan_flat(const struct plan_pyramid *p) {
@@ -110,7 +110,7 @@ static struct plan_kernel plan_flat(const struct plan_pyramid *p) {
       .entry = "pisa_flat",
       .threads = 32 * PISA_FLAT_WARPS,
       .smem_bytes = PISA_FLAT_WARPS * pisa_flat_unit_bytes(queries, p->keep),
-      .spill_budget = p->score == SCORE_MEAN && !plan_is_mass(p) ? 0 : FLAT_SPILLS,
+      .spill_budget = p->score == SCORE_MEAN ? 0 : FLAT_SPILLS,
   };
 }
 
@@ -155,6 +155,7 @@ static struct plan_kernel plan_leaf_score(const struct plan_pyramid *p) {
       .threads = 128 * groups,
       .smem_bytes = stages + groups * 2 * 8 + 128 + 4097 * 4,
       .spill_budget = p->head_dim <= 64 ? 96 : 256,
+      .spill_budget = p->head_dim <= 64 ? 96 : 256,
   };
 }
 
@@ -183,34 +184,10 @@ static struct plan_kernel plan_pick(const struct plan_pyramid *p) {
   };
 }
 
-/* Counters of a window of leaves, those of 1M tokens with 64 a leaf: one word each, or two. */
-enum { CSR_LEAVES = 16384, CSR_COUNT_WORDS = 1, CSR_FILL_WORDS = 2 };
-
-static struct plan_kernel plan_csr_count(void) {
-  return (struct plan_kernel){
-      .entry = "pisa_csr_count", .threads = 1024, .smem_bytes = 4 * CSR_LEAVES * CSR_COUNT_WORDS};
-}
-
-/* A row of running sums. */
-static struct plan_kernel plan_csr_scan(void) {
-  return (struct plan_kernel){.entry = "pisa_csr_scan", .threads = 1024, .smem_bytes = 128};
-}
-
-/* Up to four slots of 32 queries a thread. */
-static struct plan_kernel plan_csr_fill(const struct plan_pyramid *p) {
-  return (struct plan_kernel){.entry = "pisa_csr_fill",
-                              .threads = p->keep <= 16 ? 256 : 512,
-                              .smem_bytes = 4 * CSR_LEAVES * CSR_FILL_WORDS};
-}
-
 /* A query a CTA: its walk, shared by the warps. */
 static struct plan_kernel plan_decode(const struct plan_pyramid *p) {
   return (struct plan_kernel){
-      .entry = "pisa_decode",
-      .threads = 32 * decode_warps(p),
-      .smem_bytes = decode_bytes(p),
-      .spill_budget = p->group > 16 ? DECODE_SPILLS : 0,
-  };
+      .entry = "pisa_decode", .threads = 32 * decode_warps(p), .smem_bytes = decode_bytes(p)};
 }
 
 /* Kernels are written for the heads and sizes of language models, 64 components and log-sum-exps;
@@ -248,30 +225,9 @@ struct plan_pyramid plan_pyramid_choose(const struct spec *spec, const struct ta
   p.leaf_score = plan_leaf_score(&p);
   p.pick = plan_pick(&p);
   p.flat_scan = plan_flat(&p);
-  p.csr_count = plan_csr_count();
-  p.csr_scan = plan_csr_scan();
-  p.csr_fill = plan_csr_fill(&p);
   p.attend_blocks = plan_attend_blocks();
   p.append = plan_append(&p);
   p.decode_select = plan_decode(&p);
-  p.decode_attend = plan_decode_attend(&p);
-  p.decode_merge = plan_decode_merge();
-  allow_spills(&p);
-  return p;
-}
-
-struct plan_pyramid plan_decode_dense(const struct spec *spec) {
-  struct plan_pyramid p = {
-      .type = spec->shape.type,
-      .head_dim = spec->shape.head_dim,
-      .group = spec->shape.heads / spec->shape.kv_heads,
-      .causal = true,
-      .leaf = spec->blocks.key,
-      .page = spec->pages.present ? spec->pages.size : 0,
-      .decode = true,
-      .attends = true,
-      .dense = true,
-  };
   p.decode_attend = plan_decode_attend(&p);
   p.decode_merge = plan_decode_merge();
   allow_spills(&p);
@@ -292,12 +248,9 @@ int plan_pyramid_kernels(const struct plan_pyramid *p,
       {p->prefill && p->clustered, &p->leaf_score},
       {p->prefill && p->clustered, &p->pick},
       {p->prefill && (p->flat || p->flat_below), &p->flat_scan},
-      {p->prefill, &p->csr_count},
-      {p->prefill, &p->csr_scan},
-      {p->prefill, &p->csr_fill},
       {p->prefill && p->attends, &p->attend_blocks},
-      {p->decode && !p->dense, &p->append},
-      {p->decode && !p->dense, &p->decode_select},
+      {p->decode, &p->append},
+      {p->decode, &p->decode_select},
       {p->decode && p->attends, &p->decode_attend},
       {p->decode && p->attends, &p->decode_merge},
   };
