@@ -28,7 +28,7 @@
 #include "runtime/tool/verify.h"
 #include "runtime/tool/verify_session.h"
 
-#define SELECT_WORK 3e10 /* multiplications of the oracle in a case: beyond, a seeded sample */
+#define SELECT_WORK 2e10 /* multiplications of the oracle in a case: beyond, a seeded sample */
 enum {
   SELECT_MAX_BATCH = 256,
   SELECT_FEWEST = 200, /* rows of a sample; and all rows are compared only up to */

@@ -293,6 +293,22 @@ pisa_status select_call_bind(struct select_call *c, enum select_mode mode, pisa_
   return pisa_module_plan(c->module, r, &c->shape, &c->layout, error);
 }
 
+void *select_call_workspace(const struct select_call *c) {
+  size_t all = c->workspace.bytes, bytes = c->layout.bytes;
+  return bytes ? (uint8_t *)select_buffer_inside(&c->workspace) + all - bytes : NULL;
+}
+
+/* Without |poison| just the means: rows behind a level are read, but count for nothing. */
+static pisa_status poison_workspace(const struct select_call *c, pisa_error *error) {
+  size_t means = c->layout.parts[PISA_WORKSPACE_MEANS].size;
+  uint8_t *at = select_call_workspace(c);
+  pisa_status status = select_buffer_poison(c->device, &c->workspace, c->poison, error);
+  return status || c->poison || !means
+             ? status
+             : pisa_device_fill(c->device, at + c->layout.parts[PISA_WORKSPACE_MEANS].offset,
+                                POISON, means, error);
+}
+
 pisa_status select_call_poison(struct select_call *c, bool pyramid, pisa_error *error) {
   memset(c->o.image, POISON, (size_t)c->o.elements * sizeof *c->o.image);
   pisa_status status = copy(c, &c->o, c->o_memory, error);
@@ -306,14 +322,8 @@ pisa_status select_call_poison(struct select_call *c, bool pyramid, pisa_error *
   if (!status)
     status = select_buffer_poison(c->device, &c->worth, true, error);
   if (!status)
-    status = select_buffer_poison(c->device, &c->workspace, c->poison, error);
-  return status || !pyramid ? status
-                            : select_buffer_poison(c->device, &c->pyramid, c->poison, error);
-}
-
-void *select_call_workspace(const struct select_call *c) {
-  size_t all = c->workspace.bytes, bytes = c->layout.bytes;
-  return bytes ? (uint8_t *)select_buffer_inside(&c->workspace) + all - bytes : NULL;
+    status = poison_workspace(c, error);
+  return status || !pyramid ? status : select_buffer_poison(c->device, &c->pyramid, true, error);
 }
 
 pisa_status select_call_enqueue(const struct select_call *c, pisa_error *error) {
