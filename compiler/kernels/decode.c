@@ -6,9 +6,11 @@
        all warps   score the leaves, one each
        one warp    keeps the best
 
-   The selection is that of the walk which starts at as many nodes. */
+   The selection is that of the walk which starts at as many nodes. Without a walk warps share the
+   leaves instead: flat_decode.c. */
 #include <assert.h>
 
+#include "compiler/kernels/flat.h"
 #include "compiler/kernels/kernels.h"
 #include "compiler/kernels/walk.h"
 #include "compiler/plan/decode.h"
@@ -95,7 +97,7 @@ static void keep_first(struct ir *k, struct walk *w, val depth) {
 }
 
 static void score_first(struct ir *k, struct decode *d, val depth) {
-  walk_score_many(k, &d->w, depth, d->w.lanes.warp, DECODE_WARPS);
+  walk_score_many(k, &d->w, depth, d->w.lanes.warp, decode_warps(&d->plan));
   cta_sync(k);
   IF (k, d->one) {
     keep_first(k, &d->w, depth);
@@ -162,7 +164,7 @@ static void leaves(struct ir *k, struct decode *d) {
   set(k, w->parents, said(k, d, PARENTS));
   val seen = said(k, d, SEEN);
   IF (k, is_lt(k, i32(k, d->plan.keep), seen)) {
-    walk_score_leaves(k, w, seen, w->lanes.warp, DECODE_WARPS);
+    walk_score_leaves(k, w, seen, w->lanes.warp, decode_warps(w->plan));
   }
   cta_sync(k);
   IF (k, d->one) {
@@ -185,11 +187,7 @@ static void select_leaves(struct ir *k, struct decode *d) {
     leaves(k, d);
 }
 
-void kernel_decode(struct ir *k, const struct plan_pyramid *plan) {
-  assert(plan->decode_select.threads == 32 * DECODE_WARPS && !plan->flat);
-  assert(plan->decode_select.smem_bytes >= decode_bytes(plan));
-  ir_set_half(k, plan->type == TYPE_FP16);
-  kernel_begin(k, PISA_DECODE_N_ARGS, decode_args);
+static void walk_decode(struct ir *k, const struct plan_pyramid *plan) {
   name_arguments(k);
   struct decode d = {.plan = decode_walk(plan)};
   d.w = (struct walk){.plan = &d.plan, .lanes = lanes_new(k), .parents = var_new(k, k->i32)};
@@ -198,7 +196,6 @@ void kernel_decode(struct ir *k, const struct plan_pyramid *plan) {
   d.w.zero = shift_right(k, SEQUENCE_ARG(queries), i32(k, 31));
   d.one = is_eq(k, d.w.lanes.warp, i32(k, 0));
   share_memory(k, &d);
-  launch_handover(k);
   take_query(k, &d.w);
   IF (k, is_lt(k, d.w.last, i32(k, plan->keep))) {
     IF (k, d.one) {
@@ -208,5 +205,17 @@ void kernel_decode(struct ir *k, const struct plan_pyramid *plan) {
   ELSE (k) {
     select_leaves(k, &d);
   }
+}
+
+void kernel_decode(struct ir *k, const struct plan_pyramid *plan) {
+  assert(plan->decode_select.threads == 32 * decode_warps(plan));
+  assert(plan->decode_select.smem_bytes >= decode_bytes(plan));
+  ir_set_half(k, plan->type == TYPE_FP16);
+  kernel_begin(k, PISA_DECODE_N_ARGS, decode_args);
+  launch_handover(k);
+  if (plan->flat)
+    flat_decode(k, plan);
+  else
+    walk_decode(k, plan);
   kernel_end(k, plan->decode_select.entry, plan->decode_select.threads, 1);
 }

@@ -21,10 +21,10 @@ static const struct ir_arg flat_args[] = {
 #undef X
 };
 
-enum { CTAS_PER_SM = 2, WORD = 4 };
-
-static struct flat flat_of(struct ir *k, const struct plan_pyramid *plan) {
+struct flat flat_new(struct ir *k, const struct plan_pyramid *plan) {
   struct flat a = {.plan = plan, .lanes = lanes_new(k)};
+  a.start = i32(k, 0);
+  a.stride = FLAT_STEP;
   a.folded = plan->score == SCORE_MEAN && plan->reduce == REDUCE_SUM;
   a.heads = 1;
   while (!a.folded && a.heads < plan->group)
@@ -34,7 +34,6 @@ static struct flat flat_of(struct ir *k, const struct plan_pyramid *plan) {
   assert(a.heads <= 2 * MMA_ROWS);
   assert(PISA_FLAT_WARPS * a.queries == pisa_flat_queries(plan->group, a.folded));
   int bytes = pisa_flat_unit_bytes(a.queries, plan->keep);
-  assert(PISA_FLAT_WARPS * bytes <= plan->flat_scan.smem_bytes);
   a.smem = at(k, k->smem, mul_const(k, a.lanes.warp, bytes));
   a.keys =
       (struct sequence_array){FLAT_ARG(k), FLAT_ARG(k_batch), FLAT_ARG(k_head), FLAT_ARG(k_token)};
@@ -54,7 +53,12 @@ static struct flat flat_of(struct ir *k, const struct plan_pyramid *plan) {
   return a;
 }
 
-static void score_unit(struct ir *k, struct flat *a) {
+int flat_ctas_per_sm(const struct flat *a) {
+  int columns = a->tiles * a->plan->head_dim * (a->folded && a->plan->group > 1 ? 2 : 1);
+  return columns > (plan_is_mass(a->plan) ? 64 : 128) ? 1 : 2;
+}
+
+void flat_score(struct ir *k, struct flat *a) {
   val shift[2][FRAG_ROWS] = {{{0}}};
   flat_load(k, a);
   if (flat_has_special(a))
@@ -69,16 +73,18 @@ static void select_unit(struct ir *k, struct flat *a, val first, val end) {
   flat_unit(k, a, first, end);
   flat_best_clear(k, a);
   IF (k, is_lt(k, i32(k, a->plan->keep), a->visible)) {
-    score_unit(k, a);
+    flat_score(k, a);
   }
   flat_write(k, a);
 }
 
 void kernel_flat(struct ir *k, const struct plan_pyramid *plan) {
-  assert(plan->flat_scan.threads == 32 * PISA_FLAT_WARPS && plan->keep <= 64);
+  assert(plan->flat_scan.threads == 32 * PISA_FLAT_WARPS);
   ir_set_half(k, plan->type == TYPE_FP16);
   kernel_begin(k, PISA_FLAT_N_ARGS, flat_args);
-  struct flat a = flat_of(k, plan);
+  struct flat a = flat_new(k, plan);
+  assert(PISA_FLAT_WARPS * pisa_flat_unit_bytes(a.queries, plan->keep) <=
+         plan->flat_scan.smem_bytes);
   launch_handover(k);
   val queries = SEQUENCE_ARG(queries), kv_heads = SEQUENCE_ARG(kv_heads);
   int tile_queries = PISA_FLAT_WARPS * a.queries;
@@ -96,6 +102,5 @@ void kernel_flat(struct ir *k, const struct plan_pyramid *plan) {
       set(k, next, add(k, a.first, a.count));
     }
   }
-  bool wide = a.tiles * plan->head_dim > 128 || (a.folded && plan->head_dim > 64);
-  kernel_end(k, plan->flat_scan.entry, plan->flat_scan.threads, wide ? 1 : CTAS_PER_SM);
+  kernel_end(k, plan->flat_scan.entry, plan->flat_scan.threads, flat_ctas_per_sm(&a));
 }

@@ -44,7 +44,10 @@ struct flat {
   int tiles;   /* A operands: 1 or 2 */
   int queries; /* of a unit */
   struct lanes lanes;
-  val smem; /* of this warp */
+  val smem;   /* of this warp */
+  val start;  /* the first leaf it scans, and how far its steps are apart */
+  int stride; /* a multiple of FLAT_STEP */
+  val totals; /* where warps add up what they scan: see flat_decode.c; null: none does */
   struct sequence_array keys;
 
   /* of the unit at hand */
@@ -82,6 +85,24 @@ val flat_is_always(struct ir *k, const struct flat *a, val leaf);
 /* Tokens of a leaf, as a float's log2. */
 val flat_log_count(struct ir *k, const struct flat *a, val leaf);
 
+/* ---- flat.c ---- */
+
+/* Each warp has a unit's room of shared memory. */
+struct flat flat_new(struct ir *k, const struct plan_pyramid *plan);
+/* Scores what the unit sees, and keeps the best. */
+void flat_score(struct ir *k, struct flat *a);
+/* 2 where 128 registers a thread are enough. */
+int flat_ctas_per_sm(const struct flat *a);
+
+/* ---- flat_decode.c ---- */
+
+enum { FLAT_TOTAL_ROWS = 32 }; /* tile, r, t / 4 */
+
+/* |max|, |sum|, of one row and alike in the quad: those of all warps of the CTA. */
+void flat_join_totals(struct ir *k, const struct flat *a, int tile, int r, val *max, val *sum);
+/* Decode where all leaves are candidates: warps share a query's leaves. */
+void flat_decode(struct ir *k, const struct plan_pyramid *plan);
+
 /* ---- flat_query.c: who a unit's rows are ---- */
 
 /* |first|, |end|: query numbers; a->count as many of them as |first|'s sequence has. */
@@ -117,9 +138,14 @@ void flat_reduce(struct ir *k, const struct flat *a, const struct flat_scores *x
 
 /* ---- flat_best.c: the K best so far ---- */
 
+/* Entry |slot| of a query's list: its key, its id. */
+val flat_list_key(struct ir *k, const struct flat *a, val query, val slot);
+val flat_list_id(struct ir *k, const struct flat *a, val query, val slot);
 void flat_best_clear(struct ir *k, const struct flat *a);
 /* The scan of all leaves, |shift| as flat_scores_of has it. */
 void flat_scan(struct ir *k, const struct flat *a, val shift[2][FRAG_ROWS]);
+/* The list of query 0 that another warp has at |smem| into this warp's. */
+void flat_best_merge(struct ir *k, const struct flat *a, val smem);
 /* ids and worth of the unit's queries. */
 void flat_write(struct ir *k, const struct flat *a);
 

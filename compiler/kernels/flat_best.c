@@ -20,14 +20,14 @@ static val key_place(struct ir *k, const struct flat *a, val query, val leaf) {
   return at(k, row, mul_const(k, leaf, WORD));
 }
 
-/* Entry |slot| of a query's list: its key; and its id, behind the keys of all lists. */
-static val list_place(struct ir *k, const struct flat *a, val query, val slot) {
+val flat_list_key(struct ir *k, const struct flat *a, val query, val slot) {
   val entry = add(k, mul_const(k, query, a->plan->keep), slot);
   return at_const(k, at(k, a->smem, mul_const(k, entry, WORD)), a->queries * FLAT_KEY_BYTES);
 }
 
-static val id_place(struct ir *k, const struct flat *a, val query, val slot) {
-  return at_const(k, list_place(k, a, query, slot), a->queries * a->plan->keep * WORD);
+/* Behind the keys of all lists. */
+val flat_list_id(struct ir *k, const struct flat *a, val query, val slot) {
+  return at_const(k, flat_list_key(k, a, query, slot), a->queries * a->plan->keep * WORD);
 }
 
 static val worst_place(struct ir *k, const struct flat *a, val query) {
@@ -105,8 +105,8 @@ static void store_keys(struct ir *k, const struct flat *a, val first, val offset
 static val better_queries(struct ir *k, const struct flat *a, const struct var better[FRAG_ROWS]) {
   val all = i32(k, 0), speaker = speaks(k, a);
   for (int r = 0; r < flat_query_rows(a); r++) {
-    val mine = both(k, speaker, is_ne(k, get(k, better[r]), i32(k, 0)));
-    val bits = warp_ballot(k, mine);
+    val exists = both(k, speaker, is_lt(k, lane_query(k, a, r), a->count));
+    val bits = warp_ballot(k, both(k, exists, is_ne(k, get(k, better[r]), i32(k, 0))));
     bits = bit_or(k, bits, shift_right(k, bits, i32(k, 2)));
     bits = bit_or(k, bits, shift_right(k, bits, i32(k, 1)));
     bits = bit_and(k, bits, i32(k, 0x11111111));
@@ -136,9 +136,9 @@ static struct list list_load(struct ir *k, const struct flat *a, val query) {
     val slot = add_const(k, a->lanes.lane, LANES * s), last = i32(k, a->plan->keep - 1);
     val place = smin(k, slot, last);
     l.exists[s] = is_le(k, slot, last);
-    val key = load(k, k->i32, list_place(k, a, query, place), WORD);
+    val key = load(k, k->i32, flat_list_key(k, a, query, place), WORD);
     l.key[s] = var_init(k, choose(k, l.exists[s], key, i32(k, FLAT_NEVER_WORST)));
-    l.id[s] = var_init(k, load(k, k->i32, id_place(k, a, query, place), WORD));
+    l.id[s] = var_init(k, load(k, k->i32, flat_list_id(k, a, query, place), WORD));
   }
   return l;
 }
@@ -147,8 +147,8 @@ static void list_store(struct ir *k, const struct flat *a, const struct list *l,
   for (int s = 0; s < l->slots; s++) {
     val slot = add_const(k, a->lanes.lane, LANES * s);
     IF (k, l->exists[s]) {
-      store(k, get(k, l->key[s]), list_place(k, a, query, slot), WORD);
-      store(k, get(k, l->id[s]), id_place(k, a, query, slot), WORD);
+      store(k, get(k, l->key[s]), flat_list_key(k, a, query, slot), WORD);
+      store(k, get(k, l->id[s]), flat_list_id(k, a, query, slot), WORD);
     }
   }
 }
@@ -196,14 +196,69 @@ static void list_join(struct ir *k, const struct flat *a, val query, val first) 
   }
 }
 
+/* ---- lists together ---- */
+
+/* The largest id of those that are worth |worst|. */
+static val worst_id(struct ir *k, const struct list *l, val worst) {
+  val id = i32(k, 0);
+  for (int s = 0; s < l->slots; s++) {
+    val is_worst = is_eq(k, get(k, l->key[s]), worst);
+    id = umax(k, id, choose(k, is_worst, get(k, l->id[s]), i32(k, 0)));
+  }
+  return warp_max_u32(k, id);
+}
+
+/* The best entry of a list, of equal ones that of the smallest id. Slots that do not exist never
+   are. */
+static void best_entry(struct ir *k, const struct list *l, val *key, val *id) {
+  val most = i32(k, 0), least = i32(k, -1);
+  for (int s = 0; s < l->slots; s++)
+    most = umax(k, most, choose(k, l->exists[s], get(k, l->key[s]), i32(k, 0)));
+  *key = warp_max_u32(k, most);
+  for (int s = 0; s < l->slots; s++) {
+    val is_best = both(k, l->exists[s], is_eq(k, get(k, l->key[s]), *key));
+    least = umin(k, least, choose(k, is_best, get(k, l->id[s]), i32(k, -1)));
+  }
+  *id = warp_min_u32(k, least);
+}
+
+/* Takes the entry out: it is absent then. */
+static void drop_entry(struct ir *k, const struct list *l, val id) {
+  for (int s = 0; s < l->slots; s++) {
+    val is_it = both(k, l->exists[s], is_eq(k, get(k, l->id[s]), id));
+    set(k, l->key[s], choose(k, is_it, i32(k, FLAT_ABSENT), get(k, l->key[s])));
+  }
+}
+
+void flat_best_merge(struct ir *k, const struct flat *a, val smem) {
+  struct flat other = *a;
+  val query = i32(k, 0);
+  other.smem = smem;
+  struct list mine = list_load(k, a, query), theirs = list_load(k, &other, query);
+  struct var open = var_init(k, i32(k, 1));
+  WHILE (k, is_ne(k, get(k, open), i32(k, 0))) {
+    val key, id, worst = list_worst(k, &mine);
+    best_entry(k, &theirs, &key, &id);
+    val earlier = both(k, is_eq(k, key, worst), is_ugt(k, worst_id(k, &mine, worst), id));
+    val better =
+        both(k, either(k, is_ugt(k, key, worst), earlier), is_ne(k, key, i32(k, FLAT_ABSENT)));
+    set(k, open, widen_bool(k, better));
+    IF (k, better) {
+      list_replace(k, &mine, worst, key, id);
+      drop_entry(k, &theirs, id);
+    }
+  }
+  list_store(k, a, &mine, query);
+}
+
 /* ---- the scan ---- */
 
 void flat_best_clear(struct ir *k, const struct flat *a) {
   int entries = a->queries * a->plan->keep;
   warp_sync(k);
   FOR_STEP(k, i, a->lanes.lane, i32(k, entries), i32(k, LANES)) {
-    store(k, i32(k, FLAT_ABSENT), list_place(k, a, i32(k, 0), i), WORD);
-    store(k, add_const(k, i, EMPTY_ID), id_place(k, a, i32(k, 0), i), WORD);
+    store(k, i32(k, FLAT_ABSENT), flat_list_key(k, a, i32(k, 0), i), WORD);
+    store(k, add_const(k, i, EMPTY_ID), flat_list_id(k, a, i32(k, 0), i), WORD);
   }
   FOR_STEP(k, i, a->lanes.lane, i32(k, a->queries), i32(k, LANES)) {
     store(k, i32(k, FLAT_ABSENT), worst_place(k, a, i), WORD);
@@ -245,7 +300,7 @@ static void step_keys(struct ir *k, const struct flat *a, val first, val plain_e
 
 void flat_scan(struct ir *k, const struct flat *a, val shift[2][FRAG_ROWS]) {
   val plain_end = flat_plain_end(k, a);
-  FOR_STEP(k, first, i32(k, 0), a->visible, i32(k, FLAT_STEP)) {
+  FOR_STEP(k, first, a->start, a->visible, i32(k, a->stride)) {
     val worst[FRAG_ROWS];
     struct var better[FRAG_ROWS];
     for (int r = 0; r < flat_query_rows(a); r++) {
@@ -270,7 +325,7 @@ void flat_scan(struct ir *k, const struct flat *a, val shift[2][FRAG_ROWS]) {
 static val rank_of(struct ir *k, const struct flat *a, val query, val id) {
   struct var rank = var_init(k, i32(k, 0));
   FOR (k, slot, i32(k, 0), i32(k, a->plan->keep)) {
-    val other = load(k, k->i32, id_place(k, a, query, slot), WORD);
+    val other = load(k, k->i32, flat_list_id(k, a, query, slot), WORD);
     set(k, rank, add(k, get(k, rank), widen_bool(k, is_lt(k, other, id))));
   }
   return get(k, rank);
@@ -285,8 +340,8 @@ static val worth_of(struct ir *k, const struct flat *a, val key) {
 /* Entry |slot| of a query that sees |visible| leaves: of at most K each is kept unranked. */
 static void write_entry(struct ir *k, const struct flat *a, val query, val slot, val visible,
                         val row) {
-  val key = load(k, k->i32, list_place(k, a, query, slot), WORD);
-  val id = load(k, k->i32, id_place(k, a, query, slot), WORD);
+  val key = load(k, k->i32, flat_list_key(k, a, query, slot), WORD);
+  val id = load(k, k->i32, flat_list_id(k, a, query, slot), WORD);
   val all = is_le(k, visible, i32(k, a->plan->keep));
   val place = choose(k, all, slot, rank_of(k, a, query, id));
   val exists = choose(k, all, is_lt(k, slot, visible), is_ne(k, key, i32(k, FLAT_ABSENT)));

@@ -155,22 +155,26 @@ static void total_add(struct ir *k, const struct total *t, int n, const val *x) 
   set(k, t->sum, sum);
 }
 
+/* Two groups at a time, as many as registers hold. */
 static void total_step(struct ir *k, const struct flat *a, struct total total[2][FRAG_ROWS],
                        val first, bool plain) {
+  enum { GROUPS = 2 };
   val none[2][FRAG_ROWS] = {{{0}}};
-  struct flat_scores x[FLAT_GROUPS];
-  for (int g = 0; g < FLAT_GROUPS; g++)
-    x[g] = flat_scores_of(k, a, add_const(k, first, 8 * g), plain, none);
-  for (int i = 0; i < 2 * a->tiles; i++) {
-    int tile = i / 2, r = i % 2;
-    val row[2 * FLAT_GROUPS];
-    for (int c = 0; c < 2 * FLAT_GROUPS; c++) {
-      row[c] = x[c / 2].s[tile][r][c % 2];
-      val leaf = column(k, a, add_const(k, first, 8 * (c / 2)), c % 2);
-      if (!plain)
-        row[c] = choose(k, is_lt(k, leaf, flat_row_of(a, r)->visible), row[c], f32(k, -INFINITY));
+  for (int g = 0; g < FLAT_GROUPS; g += GROUPS) {
+    struct flat_scores x[GROUPS];
+    for (int i = 0; i < GROUPS; i++)
+      x[i] = flat_scores_of(k, a, add_const(k, first, MMA_COLUMNS * (g + i)), plain, none);
+    for (int i = 0; i < 2 * a->tiles; i++) {
+      int tile = i / 2, r = i % 2;
+      val row[2 * GROUPS];
+      for (int c = 0; c < 2 * GROUPS; c++) {
+        row[c] = x[c / 2].s[tile][r][c % 2];
+        val leaf = column(k, a, add_const(k, first, MMA_COLUMNS * (g + c / 2)), c % 2);
+        if (!plain)
+          row[c] = choose(k, is_lt(k, leaf, flat_row_of(a, r)->visible), row[c], f32(k, -INFINITY));
+      }
+      total_add(k, &total[tile][r], 2 * GROUPS, row);
     }
-    total_add(k, &total[tile][r], 2 * FLAT_GROUPS, row);
   }
 }
 
@@ -190,34 +194,52 @@ static void total_eight(struct ir *k, const struct flat *a, struct total total[2
   }
 }
 
-static val total_log(struct ir *k, const struct total *t) {
+/* Minus log2 of the total; of nothing any number, for all parts of it are 0. */
+static val minus_log(struct ir *k, const struct flat *a, const struct total *t, int tile, int r) {
   val mine = get(k, t->max), max = quad_max(k, mine);
   val none = is_eq(k, max, f32(k, -INFINITY)), base = choose(k, none, f32(k, 0), max);
-  val part = mul(k, get(k, t->sum), exp2_approx(k, sub(k, mine, base)));
-  val log = add(k, base, log2_approx(k, quad_sum(k, part)));
+  val sum = quad_sum(k, mul(k, get(k, t->sum), exp2_approx(k, sub(k, mine, base))));
+  if (!is_null(a->totals)) {
+    flat_join_totals(k, a, tile, r, &max, &sum);
+    none = is_eq(k, max, f32(k, -INFINITY));
+    base = choose(k, none, f32(k, 0), max);
+  }
   val endless = is_eq(k, max, f32(k, INFINITY));
-  return choose(k, either(k, none, endless), base, log); /* of nothing: any, all parts are 0 */
+  val log = add(k, base, log2_approx(k, sum));
+  return negate(k, choose(k, either(k, none, endless), base, log));
+}
+
+static void total_means(struct ir *k, const struct flat *a, struct total total[2][FRAG_ROWS]) {
+  val end = bit_and(k, flat_plain_end(k, a), i32(k, -FLAT_STEP)), stride = i32(k, a->stride);
+  struct var next = var_init(k, a->start);
+  FOR_STEP(k, first, a->start, end, stride) {
+    total_step(k, a, total, first, true);
+    set(k, next, add(k, first, stride));
+  }
+  FOR_STEP(k, first, get(k, next), a->visible, stride) {
+    total_step(k, a, total, first, false);
+  }
+}
+
+static void total_keys(struct ir *k, const struct flat *a, struct total total[2][FRAG_ROWS]) {
+  FOR_STEP(k, step, a->start, a->visible, i32(k, a->stride)) {
+    val end = smin(k, add_const(k, step, FLAT_STEP), a->visible);
+    FOR_STEP(k, first, step, end, i32(k, MMA_COLUMNS)) {
+      total_eight(k, a, total, first);
+    }
+  }
 }
 
 void flat_normalise(struct ir *k, const struct flat *a, val shift[2][FRAG_ROWS]) {
   struct total total[2][FRAG_ROWS];
   for (int i = 0; i < 2 * a->tiles; i++)
     total[i / 2][i % 2] = (struct total){var_init(k, f32(k, -INFINITY)), var_init(k, f32(k, 0))};
-  if (a->plan->score == SCORE_MEAN) {
-    val end = bit_and(k, flat_plain_end(k, a), i32(k, -FLAT_STEP)), step = i32(k, FLAT_STEP);
-    FOR_STEP(k, first, i32(k, 0), end, step) {
-      total_step(k, a, total, first, true);
-    }
-    FOR_STEP(k, first, end, a->visible, step) {
-      total_step(k, a, total, first, false);
-    }
-  } else {
-    FOR_STEP(k, first, i32(k, 0), a->visible, i32(k, MMA_COLUMNS)) {
-      total_eight(k, a, total, first);
-    }
-  }
+  if (a->plan->score == SCORE_MEAN)
+    total_means(k, a, total);
+  else
+    total_keys(k, a, total);
   for (int i = 0; i < 2 * a->tiles; i++)
-    shift[i / 2][i % 2] = negate(k, total_log(k, &total[i / 2][i % 2]));
+    shift[i / 2][i % 2] = minus_log(k, a, &total[i / 2][i % 2], i / 2, i % 2);
 }
 
 /* ---- heads together ---- */

@@ -99,8 +99,8 @@ static struct plan_kernel plan_append(const struct plan_pyramid *p) {
   };
 }
 
-/* Of a scan over keys: what is needed once a leaf. */
-enum { FLAT_SPILLS = 64 };
+/* What a scan over keys, or for parts of a softmax, needs between its loops. */
+enum { FLAT_SPILLS = 64, DECODE_SPILLS = 96 };
 
 /* A scan of all leaves: every warp keeps the best ones of its own queries. */
 static struct plan_kernel plan_flat(const struct plan_pyramid *p) {
@@ -110,7 +110,7 @@ static struct plan_kernel plan_flat(const struct plan_pyramid *p) {
       .entry = "pisa_flat",
       .threads = 32 * PISA_FLAT_WARPS,
       .smem_bytes = PISA_FLAT_WARPS * pisa_flat_unit_bytes(queries, p->keep),
-      .spill_budget = p->score == SCORE_MEAN ? 0 : FLAT_SPILLS,
+      .spill_budget = p->score == SCORE_MEAN && !plan_is_mass(p) ? 0 : FLAT_SPILLS,
   };
 }
 
@@ -187,7 +187,11 @@ static struct plan_kernel plan_pick(const struct plan_pyramid *p) {
 /* A query a CTA: its walk, shared by the warps. */
 static struct plan_kernel plan_decode(const struct plan_pyramid *p) {
   return (struct plan_kernel){
-      .entry = "pisa_decode", .threads = 32 * decode_warps(p), .smem_bytes = decode_bytes(p)};
+      .entry = "pisa_decode",
+      .threads = 32 * decode_warps(p),
+      .smem_bytes = decode_bytes(p),
+      .spill_budget = p->group > 16 ? DECODE_SPILLS : 0,
+  };
 }
 
 /* Kernels are written for the heads and sizes of language models, 64 components and log-sum-exps;

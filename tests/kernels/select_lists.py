@@ -1,0 +1,100 @@
+"""Calls of a kernel that writes ids and worth, and its lists against the definition (select.h). A list may differ from it
+only where a level ranks two candidates whose scores rounding may order otherwise; such lists are counted."""
+import sys
+
+import numpy as np
+
+from machine import F32, S32, Global
+from selection import Case, Selector, Sequences, plan_of_arguments
+
+PLAN = plan_of_arguments()
+SCALE = F32(0.125)
+NEAR = 3e-5  # relative to the largest score of a level, or to a worth of 1 with mass
+GREATEST = np.finfo(F32).max
+
+
+class Watched(Selector):
+    """Remembers the smallest gap, as a part of what is near, between what was kept and what was not."""
+    gap = np.inf
+
+    def best(self, level, candidates, worth):
+        kept, mine = super().best(level, candidates, worth)
+        rest, ranked = worth[~np.isin(candidates, kept)], mine[mine < np.inf]
+        finite = np.abs(worth[np.isfinite(worth)])
+        self.near = NEAR * max(1, 0 if self.plan.mass else finite.max(initial=0))
+        if len(ranked) and len(rest) and (ranked.min() > rest.max() or self.plan.mass):
+            self.gap = min(self.gap, (ranked.min() - rest.max()) / self.near)
+        return kept, mine
+
+
+class Call:
+    def __init__(self, seed, kv_heads, size=1.0, special=None, ctas=3, worth=True, token_major=False, **shape):
+        self.s = Sequences(PLAN, kv_heads, **shape)
+        self.case = Case(seed, self.s, (size, 1, 1), token_major)
+        self.ctas, self.worth = ctas, worth
+        k, q = self.case.k, self.case.q
+        if special == "equal":
+            k[...] = k[:, :, :1]
+        if special == "nan":
+            k[..., ::37, 3] = PLAN.to_bits(np.nan)
+            q[:, 0, ::3] = PLAN.to_bits(np.nan)
+        if special == "zero":
+            q[...] = 0
+
+    def launch(self, kernel, ctas):
+        s, case, self.memory = self.s, self.case, Global(96 << 20)
+        m = self.memory
+        self.ids = m.empty((s.R, PLAN.K), S32)
+        self.out = m.empty((s.R, PLAN.K), F32) if self.worth else 0
+        kernel.launch(ctas, kernel.shared, m,
+                      [*case.sequence_arguments(m), *case.array_arguments(m, case.q), *case.array_arguments(m, case.k),
+                       m.array(case.means()), self.ids, self.out, float(SCALE)])
+
+    def selectors(self, start):
+        """query, key head, Watched"""
+        pyramids = {}
+        for query in range(self.s.T):
+            x = self.s.of_query(query)
+            for kv_head in range(self.s.kv_heads):
+                key = x.index, kv_head
+                if key not in pyramids:
+                    pyramids[key] = self.case.pyramid(x, kv_head)
+                yield query, kv_head, Watched(PLAN, pyramids[key], self.case.query(query, kv_head), x.token(query), SCALE,
+                                              start)
+
+    def check(self, start=None):
+        """How many lists differ."""
+        ids = self.memory.read(self.ids, (self.s.R, PLAN.K), S32)
+        worth = self.memory.read(self.out, (self.s.R, PLAN.K), F32).astype(float) if self.worth else None
+        swaps = 0
+        for query, kv_head, selector in self.selectors(start):
+            row, (want, value) = self.s.list_row(query, kv_head), selector.lists()
+            where = f"query {query} head {kv_head} t {selector.t}"
+            if not (ids[row] == want).all():
+                assert selector.gap < 1, f"{where}: {ids[row]} instead of {want}, gap {selector.gap}, worth {value}"
+                assert (np.diff(ids[row][ids[row] >= 0]) > 0).all() and (ids[row] >= 0).sum() == (want >= 0).sum(), where
+                swaps += 1
+            elif self.worth:
+                self.check_worth(where, worth[row], value, selector)
+        return swaps
+
+    @staticmethod
+    def check_worth(where, got, want, selector):
+        """Scores that would be infinite are the greatest number, in one unit or the other."""
+        near = getattr(selector, "near", 0) + 4e-6 * np.abs(np.where(np.isfinite(want), want, 0)) * \
+            (np.nanmax(np.abs(selector.q), initial=1) if PLAN.mass else 1)
+        great = (want > 1e300) & (want < np.inf) & (got > GREATEST / 2)
+        same = (got == want) | great | (np.abs(got - want) <= near)
+        assert same.all(), f"{where}: worth {got} instead of {want}"
+
+
+def run(kernel, calls, ctas_of, start=None):
+    """ctas_of(call): CTAs to launch."""
+    kernel = PLAN.kernel(kernel)
+    for i, options in enumerate(calls):
+        call = Call(i, **options)
+        call.launch(kernel, ctas_of(call))
+        try:
+            print(f"call {i} {options}: right, {call.check(start)} swaps", flush=True)
+        except AssertionError as wrong:
+            sys.exit(f"call {i} {options}: {wrong}")
