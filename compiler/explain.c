@@ -143,6 +143,14 @@ void explain_shape(const struct plan *plan, struct text *out) {
               spec->shape.mask == MASK_NONE ? "none" : "causal");
 }
 
+void explain_phases(const struct spec *spec, struct text *out) {
+  bool prefill = spec->phases.prefill, decode = spec->phases.decode;
+  text_printf(out, "  phases    %s%s%s\n", prefill ? "prefill" : "", prefill && decode ? ", " : "",
+              decode ? "decode" : "");
+  if (spec->pages.present)
+    text_printf(out, "  pages     %d tokens\n", spec->pages.size);
+}
+
 static void print_method(const struct plan *plan, struct text *out) {
   const struct spec *spec = plan->spec;
   explain_shape(plan, out);
@@ -150,6 +158,8 @@ static void print_method(const struct plan *plan, struct text *out) {
   print_route(spec, out);
   print_forced(spec, out);
   print_attend(spec, out);
+  if (plan->decodes)
+    explain_phases(spec, out);
   if (spec->below.kind == BELOW_DENSE)
     text_printf(out, "  below     %lld tokens every block exactly\n",
                 (long long)spec->below.tokens);
@@ -189,7 +199,7 @@ static void print_lists(const struct plan *plan, const struct costs *c, struct t
 static void print_work(const struct plan *plan, const struct costs *c, struct text *out) {
   text_printf(out, "\nat %lld tokens, batch 1: %lld query blocks, %lld key blocks%s\n",
               (long long)c->tokens, (long long)c->query_blocks, (long long)c->key_blocks,
-              c->attend->dense && plan->routed ? ", dense below the spec's limit" : "");
+              c->attend->dense && plan->below ? ", dense below the spec's limit" : "");
   print_lists(plan, c, out);
 }
 
@@ -240,6 +250,20 @@ static void print_costs(const struct plan *plan, const struct costs *c, struct t
       dense * 1e6);
 }
 
+/* A decoding step moves all keys and values once; what it computes is hidden behind that. */
+static void print_decode(const struct plan *plan, int64_t tokens, struct text *out) {
+  const struct plan_pyramid *p = &plan->pyramid;
+  const struct target *t = plan->target;
+  double bytes = 4.0 * (double)tokens * plan->spec->shape.kv_heads * p->head_dim;
+  char digits[16];
+  explain_scaled(bytes, digits);
+  text_printf(out,
+              "\na decoding step of one query at %lld tokens: %s bytes of keys and values, at best "
+              "%.1f us, 2 launches of %.0f us included\n",
+              (long long)tokens, digits, (bytes / t->hbm_bytes + 2 * t->launch_seconds) * 1e6,
+              t->launch_seconds * 1e6);
+}
+
 /* From where on routing pays, and how far from there the spec's `below` is. */
 static void print_crossover(struct arena *arena, const struct plan *plan, struct text *out) {
   if (plan->attend.dense)
@@ -278,19 +302,30 @@ static void print_rejections(const struct plan *plan, struct text *out) {
     text_printf(out, "  %s: %s\n", plan->rejections[i].candidate, plan->rejections[i].reason);
 }
 
-static void explain_piecewise(struct arena *arena, const struct plan *plan, int64_t tokens,
-                              struct text *out) {
+static void print_prefill(const struct plan *plan, int64_t tokens, struct text *out) {
   const struct costs costs = cost_of(plan, tokens);
-  print_method(plan, out);
   print_work(plan, &costs, out);
   print_costs(plan, &costs, out);
-  print_crossover(arena, plan, out);
+}
+
+static void explain_piecewise(struct arena *arena, const struct plan *plan, int64_t tokens,
+                              struct text *out) {
+  print_method(plan, out);
+  if (plan->prefills) {
+    print_prefill(plan, tokens, out);
+    print_crossover(arena, plan, out);
+  }
+  if (plan->decodes)
+    print_decode(plan, tokens, out);
 }
 
 void explain(struct arena *arena, const struct variants *variants, int64_t tokens,
              struct text *out) {
   const struct plan *plan = variants->plans[0];
-  if (plan->selects)
+  if (plan->selects && plan->below && tokens < plan->spec->below.tokens) {
+    explain_selection_method(plan, out);
+    print_prefill(plan, tokens, out);
+  } else if (plan->selects)
     explain_selection(plan, tokens, out);
   else
     explain_piecewise(arena, plan, tokens, out);

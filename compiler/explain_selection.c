@@ -65,18 +65,15 @@ static void print_route(const struct plan *plan, struct text *out) {
     print_start("decode", p->decode_start_nodes, out);
 }
 
-static void print_method(const struct plan *plan, struct text *out) {
+void explain_selection_method(const struct plan *plan, struct text *out) {
   const struct plan_pyramid *p = &plan->pyramid;
   explain_shape(plan, out);
   print_route(plan, out);
   text_puts(out, "  attend    chosen leaves exactly, the rest dropped\n");
-  text_printf(out, "  phases    %s%s%s\n", p->prefill ? "prefill" : "",
-              p->prefill && p->decode ? ", " : "", p->decode ? "decode" : "");
-  if (p->page > 0)
-    text_printf(out, "  pages     %d tokens\n", p->page);
-  if (p->flat_below)
-    text_printf(out, "  below     %lld tokens all leaves are candidates\n",
-                (long long)plan->spec->below.tokens);
+  explain_phases(plan->spec, out);
+  if (plan->below || p->flat_below)
+    text_printf(out, "  below     %lld tokens %s\n", (long long)plan->spec->below.tokens,
+                plan->below ? "every key exactly, in phase prefill" : "all leaves are candidates");
   if (p->clustered)
     text_printf(out, "  schedule  leaves for clusters of queries, %d queries a tile (clustered)\n",
                 p->query_tile);
@@ -212,7 +209,7 @@ static void print_crossovers(const struct plan *plan, const struct selection_cos
                              struct text *out) {
   if (plan->pyramid.flat)
     return;
-  if (!plan->pyramid.flat_below && c->expected > c->expected_flat)
+  if (plan->spec->below.kind == BELOW_NEVER && c->expected > c->expected_flat)
     text_puts(out, "  `below N tokens use flat` would take the flat scan with the same score\n");
   print_crossover(plan, c, "a flat scan with the same score", selection_flat, out);
   if (plan->pyramid.score != SCORE_MEAN)
@@ -223,7 +220,7 @@ static void print_crossovers(const struct plan *plan, const struct selection_cos
 
 void explain_selection(const struct plan *plan, int64_t tokens, struct text *out) {
   const struct selection_costs costs = selection_cost_of(plan, tokens);
-  print_method(plan, out);
+  explain_selection_method(plan, out);
   print_query(plan, &costs, out);
   if (!plan->pyramid.prefill)
     return;

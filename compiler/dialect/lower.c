@@ -33,10 +33,17 @@ static void emit_piecewise(struct ir *k, MlirOperation op, const struct plan *pl
       kernel_attend(k, &plan->attend);
     kernel_attend(k, &plan->attend_edge);
   }
-  if (is_named(op, "pisa.attend_below")) {
-    kernel_attend(k, &plan->dense);
-    kernel_attend(k, &plan->dense_edge);
+  if (is_named(op, "pisa.decode_attend_all")) {
+    kernel_decode_attend(k, &plan->pyramid);
+    kernel_decode_merge(k, &plan->pyramid);
   }
+}
+
+/* Of short calls, whatever the method is. */
+static void emit_below(struct ir *k, const struct plan *plan) {
+  if (!plan->dense_edge.causal)
+    kernel_attend(k, &plan->dense);
+  kernel_attend(k, &plan->dense_edge);
 }
 
 /* Of block selection. */
@@ -61,6 +68,8 @@ static const struct {
 
 /* The kernels of one step, appended to the module. */
 static void emit(struct ir *k, MlirOperation op, const struct plan *plan) {
+  if (is_named(op, "pisa.attend_below"))
+    emit_below(k, plan);
   if (!plan->selects) {
     emit_piecewise(k, op, plan);
     return;

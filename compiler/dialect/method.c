@@ -186,7 +186,20 @@ static void attend(const struct builder *b, MlirOperation qkv, MlirOperation mea
   text_fini(&attributes);
 }
 
-static void attend_below(const struct builder *b, MlirOperation qkv) {
+static void decode(const struct builder *b, MlirOperation qkv) {
+  step_append(b, &(struct step){
+                     .op = "pisa.decode_attend_all",
+                     .name = "out",
+                     .span = b->plan->spec->phases.decode_span,
+                     .attributes = "",
+                     .n_operands = 3,
+                     .operands = {step_result(qkv, 0), step_result(qkv, 1), step_result(qkv, 2)},
+                     .n_results = 2,
+                     .results = {"B, H, Nq, D half", "B, H, Nq f32"},
+                 });
+}
+
+void step_attend_below(const struct builder *b, MlirOperation qkv) {
   struct text attributes;
   text_init(&attributes);
   text_printf(&attributes, "tokens = %lld", (long long)b->plan->spec->below.tokens);
@@ -211,9 +224,12 @@ static void piecewise(const struct builder *b, MlirOperation qkv) {
     MlirOperation norms = plan->wants_residual ? residual(b, qkv, means) : means;
     chosen = route(b, means, step_result(norms, plan->wants_residual ? 0 : 3));
   }
-  attend(b, qkv, means, chosen);
+  if (plan->prefills)
+    attend(b, qkv, means, chosen);
+  if (plan->decodes)
+    decode(b, qkv);
   if (plan->below)
-    attend_below(b, qkv);
+    step_attend_below(b, qkv);
 }
 
 MlirModule method_build(struct context *context, const struct plan *plan,

@@ -289,6 +289,17 @@ irdl.dialect @pisa {
     }
   }
 
+  // Phase decode of dense attention: every key that a query sees, spread over several CTAs.
+  irdl.operation @decode_attend_all {
+    %q = irdl.base @pisa::@tensor
+    %k = irdl.base @pisa::@tensor
+    %v = irdl.base @pisa::@tensor
+    %o = irdl.base @pisa::@tensor
+    %lse = irdl.base @pisa::@tensor
+    irdl.operands(q: %q, k: %k, v: %v)
+    irdl.results(o: %o, lse: %lse)
+  }
+
   // Phase decode: as attend_blocks, the leaves of a list spread over several CTAs.
   irdl.operation @decode_attend {
     %q = irdl.base @pisa::@tensor

@@ -214,6 +214,8 @@ static void prefill(const struct builder *b, MlirOperation qkv) {
     chosen = leaves(b, qkv, nodes, chosen);
   if (p->attends)
     attend(b, "pisa.attend_blocks", qkv, chosen);
+  if (b->plan->below)
+    step_attend_below(b, qkv);
 }
 
 void step_selection(const struct builder *b, MlirOperation qkv) {

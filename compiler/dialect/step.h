@@ -37,6 +37,9 @@ MlirOperation step_input(const struct builder *b);
 /* ", always = [" and the token ranges of the always-set; returns how many. */
 int step_ranges(const struct spec *spec, struct text *out);
 
+/* Short calls attend densely (method.c). */
+void step_attend_below(const struct builder *b, MlirOperation qkv);
+
 /* The steps of block selection (selection.c). */
 void step_selection(const struct builder *b, MlirOperation qkv);
 

@@ -27,25 +27,30 @@ void code_print_stage(struct context *context, const struct plan *plan, const st
 
 /* ---- code ---- */
 
-void code_kernels(const struct plan *plan, const struct plan_kernel *out[MAX_KERNELS + 1]) {
+/* Returns how many. */
+static int piecewise_kernels(const struct plan *plan, const struct plan_kernel *out[MAX_KERNELS]) {
   int n = 0;
-  if (plan->selects) {
-    out[plan_pyramid_kernels(&plan->pyramid, out)] = NULL;
-    return;
-  }
   if (plan->routed) {
     out[n++] = &plan->statistics.kernel;
     if (plan->wants_residual)
       out[n++] = &plan->residual.kernel;
     out[n++] = &plan->route.kernel;
   }
-  if (!plan->attend_edge.causal)
+  if (plan->prefills && !plan->attend_edge.causal)
     out[n++] = &plan->attend.kernel;
-  out[n++] = &plan->attend_edge.kernel;
-  if (plan->below) {
+  if (plan->prefills)
+    out[n++] = &plan->attend_edge.kernel;
+  if (plan->decodes)
+    n += plan_pyramid_kernels(&plan->pyramid, out + n);
+  return n;
+}
+
+void code_kernels(const struct plan *plan, const struct plan_kernel *out[MAX_KERNELS + 1]) {
+  int n = plan->selects ? plan_pyramid_kernels(&plan->pyramid, out) : piecewise_kernels(plan, out);
+  if (plan->below && !plan->dense_edge.causal)
     out[n++] = &plan->dense.kernel;
+  if (plan->below)
     out[n++] = &plan->dense_edge.kernel;
-  }
   out[n] = NULL;
 }
 

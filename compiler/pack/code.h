@@ -33,8 +33,8 @@ void code_fini(struct code *code);
    line per breach to |why|. */
 bool code_check(const struct plan *plan, const struct ptxas_report *report, struct text *why);
 
-/* The kernels of |plan| in launch order, NULL-terminated; NULL after the last. */
-enum { MAX_KERNELS = PLAN_PYRAMID_KERNELS };
+/* The kernels of |plan|, NULL-terminated, those of `below` last: in launch order. */
+enum { MAX_KERNELS = PLAN_PYRAMID_KERNELS + 2 };
 void code_kernels(const struct plan *plan, const struct plan_kernel *out[MAX_KERNELS + 1]);
 
 #endif

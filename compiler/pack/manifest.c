@@ -111,6 +111,15 @@ static void selection_always_lines(const struct plan *plan, struct text *out) {
   text_puts(out, plan->pyramid.current ? "always current\n" : "");
 }
 
+/* Of a method that has no pyramid line to say the page. */
+static void dense_phases_lines(const struct plan *plan, struct text *out) {
+  if (!plan->decodes)
+    return;
+  text_printf(out, "phases%s decode\n", plan->prefills ? " prefill" : "");
+  if (plan->pyramid.page > 0)
+    text_printf(out, "pages size=%d\n", plan->pyramid.page);
+}
+
 static void phases_line(const struct plan *plan, struct text *out) {
   text_printf(out, "phases%s%s\n", plan->pyramid.prefill ? " prefill" : "",
               plan->pyramid.decode ? " decode" : "");
@@ -127,8 +136,8 @@ static void below_line(const struct spec *spec, struct text *out) {
 
 /* The lines a variant may repeat, in order. */
 typedef void method_line(const struct plan *, struct text *);
-static method_line *const PIECEWISE[] = {shape_line,   blocks_line, route_line,
-                                         always_lines, attend_line, NULL};
+static method_line *const PIECEWISE[] = {shape_line,  blocks_line,        route_line, always_lines,
+                                         attend_line, dense_phases_lines, NULL};
 static method_line *const PYRAMID[] = {
     shape_line,  pyramid_line, selection_line, selection_always_lines, attend_line,
     phases_line, NULL};

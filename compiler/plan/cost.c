@@ -179,6 +179,8 @@ static struct costs costs_of_dense(const struct plan *plan, const struct plan_at
                                    int64_t tokens) {
   struct spec dense = *plan->spec;
   dense.attend.all_exact = true;
+  dense.blocks.query = p->tile_q;
+  dense.blocks.key = p->block;
   return costs_of(plan, &dense, p, tokens);
 }
 
@@ -188,8 +190,9 @@ static const struct plan_attend *general(const struct plan *plan) {
 }
 
 struct costs cost_of(const struct plan *plan, int64_t tokens) {
+  const struct plan_attend *dense = plan->dense_edge.causal ? &plan->dense_edge : &plan->dense;
   if (plan->below && tokens < plan->spec->below.tokens)
-    return costs_of_dense(plan, &plan->dense, tokens);
+    return costs_of_dense(plan, dense, tokens);
   return costs_of(plan, plan->spec, general(plan), tokens);
 }
 

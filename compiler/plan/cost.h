@@ -39,7 +39,7 @@ struct costs {
 };
 
 /* Costs of |plan| for one batch, the spec's heads and Nq = Nk = |tokens| >= 1, dense where that is
-   below what the spec says. */
+   below what the spec says. Of a plan that selects blocks only where it is. */
 struct costs cost_of(const struct plan *plan, int64_t tokens);
 
 /* The shortest length, in steps of 128 tokens, from which |plan| needs less time than dense

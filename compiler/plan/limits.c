@@ -40,12 +40,21 @@ static void route(struct limits *l, const struct spec *spec) {
   limit_ranges(l, spec);
 }
 
-static void phases(struct limits *l, const struct spec *spec) {
-  if (spec->pages.present)
-    limit(l, spec->pages.span, "pages", "kernels exist for route pyramid and route flat");
-  if (spec->phases.present && spec->phases.decode)
-    limit(l, spec->phases.decode_span, "phase decode",
-          "kernels exist for route pyramid and route flat");
+/* Of `all exact`: the language refuses decode with route top_k. */
+static void phases(struct arena *arena, struct limits *l, const struct spec *spec) {
+  int dim = spec->shape.head_dim, group = spec->shape.heads / spec->shape.kv_heads;
+  if (!spec->phases.decode)
+    return;
+  if (spec->pages.present && spec->phases.prefill)
+    limit(l, spec->pages.span, "pages with prefill of all exact",
+          "kernels that read every key in pages exist for phase decode alone");
+  if (dim == 96)
+    limit(l, spec->phases.decode_span, "phase decode with head_dim 96",
+          "kernels exist for head_dim 64 and 128");
+  if (group > 32)
+    limit(l, spec->phases.decode_span,
+          arena_printf(arena, "phase decode with %d query heads per key head", group),
+          "kernels exist for at most 32");
 }
 
 static void half_tile(struct limits *l, const struct spec *spec) {
@@ -90,7 +99,7 @@ struct limits limits_of(struct arena *arena, const struct spec *spec) {
   blocks(arena, &l, spec);
   if (spec->route.kind != ROUTE_NONE)
     route(&l, spec);
-  phases(&l, spec);
+  phases(arena, &l, spec);
   schedule(&l, spec);
   return l;
 }

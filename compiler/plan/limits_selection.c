@@ -27,9 +27,9 @@ static void attend(struct limits *l, const struct spec *spec) {
 }
 
 static void below(struct limits *l, const struct spec *spec) {
-  if (spec->below.kind == BELOW_DENSE)
-    limit(l, spec->below.span, "below with dense",
-          spec->route.kind == ROUTE_PYRAMID ? "kernels exist for flat" : "no kernel exists");
+  if (spec->below.kind == BELOW_DENSE && spec->phases.prefill && spec->pages.present)
+    limit(l, spec->below.span, "below with dense and pages",
+          "kernels that attend densely find keys in one piece");
 }
 
 static void phases(struct limits *l, const struct spec *spec) {

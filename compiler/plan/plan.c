@@ -372,9 +372,13 @@ struct plan *plan_dense(struct arena *arena, const struct plan *plan) {
   spec->attend.all_exact = true;
   spec->route.kind = ROUTE_NONE;
   spec->below.kind = BELOW_NEVER;
+  spec->phases.prefill = true;
+  spec->phases.decode = false;
   spec->lists = LISTS_SEPARATE;
   spec->half_tile = false;
-  spec->blocks.query = 128; /* the faster of the two */
+  spec->blocks.query = PISA_DENSE_QUERY; /* the faster of the two */
+  if (plan->selects)
+    spec->blocks.key = PISA_DENSE_KEY;
   return plan_choose(arena, spec, plan->target, "");
 }
 
@@ -386,11 +390,19 @@ static void choose_dense(struct arena *arena, struct plan *plan) {
   plan->dense_edge.kernel.entry = "pisa_dense_edge";
 }
 
-static void choose_selection(struct plan *plan) {
+static void choose_selection(struct arena *arena, struct plan *plan) {
   const char *why = plan_why_not_clustered(plan->spec);
   plan->pyramid = plan_pyramid_choose(plan->spec, plan->target);
   if (plan->spec->route.kind == ROUTE_PYRAMID && !plan->pyramid.clustered && why)
     reject(plan, "leaf_stage=clustered", why);
+  if (plan->below)
+    choose_dense(arena, plan);
+}
+
+/* Below so many keys only prefill is dense: a decoding step has few queries at any length. */
+static bool has_below(const struct spec *spec) {
+  return !spec->attend.all_exact && spec->below.kind == BELOW_DENSE &&
+         (!is_selection(spec) || spec->phases.prefill);
 }
 
 struct plan *plan_choose(struct arena *arena, const struct spec *spec, const struct target *target,
@@ -402,12 +414,14 @@ struct plan *plan_choose(struct arena *arena, const struct spec *spec, const str
       .choices = choices,
       .routed = spec->route.kind == ROUTE_TOP_K && !spec->attend.all_exact,
       .selects = is_selection(spec),
-      .below = !spec->attend.all_exact && spec->below.kind == BELOW_DENSE,
+      .below = has_below(spec),
+      .decodes = spec->attend.all_exact && spec->phases.decode,
+      .prefills = !spec->attend.all_exact || !spec->phases.decode || spec->phases.prefill,
       .wants_residual = ranks_by(spec, TERM_LOG_RESIDUAL),
       .rejections = ARENA_ARRAY(arena, struct rejection, MAX_REJECTIONS),
   };
   if (plan->selects) {
-    choose_selection(plan);
+    choose_selection(arena, plan);
     return plan;
   }
   if (plan->routed) {
@@ -416,7 +430,10 @@ struct plan *plan_choose(struct arena *arena, const struct spec *spec, const str
   }
   if (plan->wants_residual)
     choose_residual(arena, plan);
-  choose_attend(arena, plan);
+  if (plan->prefills)
+    choose_attend(arena, plan);
+  if (plan->decodes)
+    plan->pyramid = plan_decode_dense(spec);
   if (plan->below)
     choose_dense(arena, plan);
   return plan;

@@ -143,6 +143,7 @@ struct plan_pyramid {
   int query_tile; /* clustered: queries a tile of leaf_score */
   int span;       /* leaves a CTA of the kernel pyramid sums */
   bool prefill, decode, attends; /* which kernels there are */
+  bool dense;                    /* all exact: no lists; decode_attend and decode_merge alone */
   bool flat_below;               /* the kernel flat too */
   struct plan_kernel build, top, walk, cluster, scatter, leaf_score, pick, flat_scan, attend_blocks,
       append, decode_select, decode_attend, decode_merge;
@@ -161,6 +162,8 @@ int plan_query_tile(const struct spec *spec);
 const char *plan_why_not_clustered(const struct spec *spec);
 /* Plans the selection of |spec|, of which limits_of says that it can be built. */
 struct plan_pyramid plan_pyramid_choose(const struct spec *spec, const struct target *target);
+/* The same of the decoding of |spec|, which is dense and causal: every query reads all it sees. */
+struct plan_pyramid plan_decode_dense(const struct spec *spec);
 
 struct rejection {       /* a candidate that is not built */
   const char *candidate; /* "half_tile=on" */
@@ -172,7 +175,9 @@ struct plan {              /* one variant of one spec */
   const struct target *target;
   const char *choices; /* "half_tile=off density=0.15"; "" for a spec without choices */
   bool routed;         /* statistics and route run before attend */
-  bool below;          /* short sequences are dense: dense, dense_edge exist */
+  bool below;          /* short sequences are dense: dense, dense_edge exist; causal: no |dense| */
+  bool prefills;       /* attend, attend_edge exist; else decoding is all there is */
+  bool decodes;        /* dense, with phase decode: its kernels are those of |pyramid| */
   struct plan_statistics statistics;
   bool wants_residual;
   struct plan_residual residual;

@@ -216,11 +216,34 @@ static void pyramid(const struct plan_pyramid *p, struct text *out) {
     kernel(kernels[i], false, out);
 }
 
+/* ---- all of it ---- */
+
+static void decode(const struct plan_pyramid *p, struct text *out) {
+  const struct plan_kernel *kernels[PLAN_PYRAMID_KERNELS];
+  text_puts(out, "decode\n");
+  elements(p->type, p->group, out);
+  text_printf(out, "  head_dim        %d\n", p->head_dim);
+  text_puts(out, "  mask            causal\n");
+  text_printf(out, "  pages           %d\n", p->page);
+  text_puts(out, "  exact           every key that a query sees\n");
+  int n = plan_pyramid_kernels(p, kernels);
+  for (int i = 0; i < n; i++)
+    kernel(kernels[i], false, out);
+}
+
+static void below(const struct plan *plan, struct text *out) {
+  if (!plan->dense_edge.causal)
+    attend(&plan->dense, out);
+  attend(&plan->dense_edge, out);
+}
+
 void plan_print_kernels(const struct plan *plan, struct text *out) {
   text_printf(out, "target %s, PTX %d.%d\n", plan->target->name, plan->target->ptx_version / 10,
               plan->target->ptx_version % 10);
   if (plan->selects) {
     pyramid(&plan->pyramid, out);
+    if (plan->below)
+      below(plan, out);
     return;
   }
   if (plan->routed) {
@@ -229,13 +252,14 @@ void plan_print_kernels(const struct plan *plan, struct text *out) {
       residual(&plan->residual, out);
     route(&plan->route, out);
   }
-  if (!plan->attend_edge.causal)
+  if (plan->prefills && !plan->attend_edge.causal)
     attend(&plan->attend, out);
-  attend(&plan->attend_edge, out);
-  if (plan->below) {
-    attend(&plan->dense, out);
-    attend(&plan->dense_edge, out);
-  }
+  if (plan->prefills)
+    attend(&plan->attend_edge, out);
+  if (plan->decodes)
+    decode(&plan->pyramid, out);
+  if (plan->below)
+    below(plan, out);
 }
 
 void plan_print(const struct plan *plan, struct text *out) {

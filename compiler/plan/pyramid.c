@@ -155,7 +155,6 @@ static struct plan_kernel plan_leaf_score(const struct plan_pyramid *p) {
       .threads = 128 * groups,
       .smem_bytes = stages + groups * 2 * 8 + 128 + 4097 * 4,
       .spill_budget = p->head_dim <= 64 ? 96 : 256,
-      .spill_budget = p->head_dim <= 64 ? 96 : 256,
   };
 }
 
@@ -238,6 +237,24 @@ struct plan_pyramid plan_pyramid_choose(const struct spec *spec, const struct ta
   return p;
 }
 
+struct plan_pyramid plan_decode_dense(const struct spec *spec) {
+  struct plan_pyramid p = {
+      .type = spec->shape.type,
+      .head_dim = spec->shape.head_dim,
+      .group = spec->shape.heads / spec->shape.kv_heads,
+      .causal = true,
+      .leaf = spec->blocks.key,
+      .page = spec->pages.present ? spec->pages.size : 0,
+      .decode = true,
+      .attends = true,
+      .dense = true,
+  };
+  p.decode_attend = plan_decode_attend(&p);
+  p.decode_merge = plan_decode_merge();
+  allow_spills(&p);
+  return p;
+}
+
 int plan_pyramid_kernels(const struct plan_pyramid *p,
                          const struct plan_kernel *out[PLAN_PYRAMID_KERNELS]) {
   const struct {
@@ -253,8 +270,8 @@ int plan_pyramid_kernels(const struct plan_pyramid *p,
       {p->prefill && p->clustered, &p->pick},
       {p->prefill && (p->flat || p->flat_below), &p->flat_scan},
       {p->prefill && p->attends, &p->attend_blocks},
-      {p->decode, &p->append},
-      {p->decode, &p->decode_select},
+      {p->decode && !p->dense, &p->append},
+      {p->decode && !p->dense, &p->decode_select},
       {p->decode && p->attends, &p->decode_attend},
       {p->decode && p->attends, &p->decode_merge},
   };

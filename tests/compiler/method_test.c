@@ -119,7 +119,9 @@ static void runs(struct context *context, const struct spec *spec, const char *e
   text_init(&lowered);
   mlirOperationPrint(mlirModuleGetOperation(module), text_of_mlir, &lowered);
   CHECK(!strstr(lowered.data, "pisa.input"));
-  CHECK(strstr(lowered.data, plan->selects ? "@pisa_attend_blocks" : "@pisa_attend_edge"));
+  CHECK(strstr(lowered.data, plan->selects    ? "@pisa_attend_blocks"
+                             : plan->prefills ? "@pisa_attend_edge"
+                                              : "@pisa_decode_attend"));
   text_fini(&lowered);
   mlirModuleDestroy(module);
   arena_fini(&arena);
@@ -163,6 +165,27 @@ static void selections(struct context *context, struct text *method) {
   spec.route.kind = ROUTE_FLAT;
   spec.below.kind = BELOW_NEVER;
   runs(context, &spec, "pisa_pyramid pisa_pyramid_top pisa_flat pisa_attend_blocks ", method);
+  spec.below.kind = BELOW_DENSE;
+  runs(context, &spec,
+       "pisa_pyramid pisa_pyramid_top pisa_flat pisa_attend_blocks pisa_dense_edge ", method);
+  CHECK(strstr(method->data, "\"pisa.attend_below\""));
+}
+
+static void dense(struct context *context, struct text *method) {
+  struct spec spec = {.name = "dense",
+                      .shape = {.heads = 24, .kv_heads = 24, .head_dim = 128},
+                      .blocks = {.query = 128, .key = 64},
+                      .attend = {.all_exact = true}};
+  runs(context, &spec, "pisa_attend pisa_attend_edge ", method);
+  spec.shape.mask = MASK_CAUSAL;
+  spec.phases.prefill = spec.phases.decode = true;
+  text_clear(method);
+  runs(context, &spec, "pisa_attend_edge pisa_decode_attend pisa_decode_merge ", method);
+  spec.phases.prefill = false;
+  text_clear(method);
+  runs(context, &spec, "pisa_decode_attend pisa_decode_merge ", method);
+  CHECK(strstr(method->data, "\"pisa.decode_attend_all\""));
+  CHECK(!strstr(method->data, "\"pisa.attend_all\""));
 }
 
 int main(int argc, char **argv) {
@@ -210,11 +233,7 @@ int main(int argc, char **argv) {
        &method);
   CHECK(strstr(method.data, "order = \"shared first\"") && strstr(method.data, "\"union\""));
   CHECK(strstr(method.data, "\"pisa.attend_below\"") && strstr(method.data, "tokens = 1024"));
-  struct spec dense = {.name = "dense",
-                       .shape = {.heads = 24, .kv_heads = 24, .head_dim = 128},
-                       .blocks = {.query = 128, .key = 64},
-                       .attend = {.all_exact = true}};
-  runs(&context, &dense, "pisa_attend pisa_attend_edge ", &method);
+  dense(&context, &method);
   selections(&context, &method);
   if (argc > 1)
     fputs(method.data, stdout);

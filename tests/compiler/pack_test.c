@@ -181,6 +181,64 @@ static void selections(struct arena *arena) {
   code_fini(&code);
 }
 
+static void write_one(struct arena *arena, const struct spec *spec, struct text *out) {
+  struct plan *plan = plan_choose(arena, spec, &target_sm90a, "");
+  struct code code = code_of("ptx", "");
+  const struct code *codes[] = {&code};
+  struct variants variants = {.plans = &plan, .n = 1};
+  struct pack pack = {.spec = spec, .variants = &variants, .code = codes, .compiler = "test"};
+  text_clear(out);
+  pack_write(&pack, out);
+  code_fini(&code);
+}
+
+/* Phases and pages of dense packs are lines of packs with phase decode alone. */
+static void dense(struct arena *arena) {
+  struct spec spec = {.name = "dense",
+                      .shape = {.heads = 32, .kv_heads = 2, .head_dim = 64, .mask = MASK_CAUSAL},
+                      .blocks = {.query = 128, .key = 64},
+                      .attend = {.all_exact = true},
+                      .phases = {.prefill = true}};
+  struct text out;
+  text_init(&out);
+  write_one(arena, &spec, &out);
+  CHECK(strstr(out.data, "route none\nattend all=exact\nvalidated no\n"));
+  CHECK(strstr(out.data, "kernel attend_edge") && !strstr(out.data, "kernel decode"));
+  spec.phases.decode = true;
+  write_one(arena, &spec, &out);
+  CHECK(strstr(out.data, "attend all=exact\nphases prefill decode\nvalidated no\n"));
+  CHECK(strstr(out.data, "kernel attend_edge") && strstr(out.data, "\nkernel decode_attend entry="
+                                                                   "pisa_decode_attend threads="));
+  CHECK(strstr(out.data, "\nkernel decode_merge ") && !strstr(out.data, "kernel append"));
+  spec.phases.prefill = false;
+  spec.pages.present = true;
+  spec.pages.size = 16;
+  write_one(arena, &spec, &out);
+  CHECK(strstr(out.data, "attend all=exact\nphases decode\npages size=16\nvalidated no\n"));
+  CHECK(!strstr(out.data, "kernel attend"));
+  text_fini(&out);
+}
+
+/* `below N tokens use dense` of block selection: its kernel is the last. */
+static void dense_below(struct arena *arena) {
+  struct spec spec = {
+      .name = "short",
+      .shape = {.heads = 32, .kv_heads = 2, .head_dim = 64, .mask = MASK_CAUSAL},
+      .pyramid = {.leaf = 64, .group = 2},
+      .route = {.kind = ROUTE_FLAT, .keep = 8, .always_blocks = ALWAYS_CURRENT},
+      .below = {.kind = BELOW_DENSE, .tokens = 2048},
+      .phases = {.prefill = true, .query_tile = 4},
+  };
+  struct text out;
+  text_init(&out);
+  write_one(arena, &spec, &out);
+  CHECK(strstr(out.data, "phases prefill\nbelow tokens=2048 use=dense\nvalidated no\n"));
+  const char *last = strstr(out.data, "\nkernel attend_blocks ");
+  CHECK(last && strstr(last, "\nkernel dense_edge entry=pisa_dense_edge threads=384 "));
+  CHECK(!strstr(out.data, "kernel dense "));
+  text_fini(&out);
+}
+
 /* Thresholds, pairs, and the kernels that only some methods have. */
 static void all_kernels(struct arena *arena) {
   struct spec one = spec_of(BUDGET_THRESHOLD), two = spec_of(BUDGET_KEEP);
@@ -308,6 +366,8 @@ int main(void) {
   writes(&arena);
   words(&arena);
   selections(&arena);
+  dense(&arena);
+  dense_below(&arena);
   all_kernels(&arena);
   tells_code_apart(&arena);
   marks(&arena);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "compiler/plan/cost.h"
 #include "compiler/plan/cost_selection.h"
 #include "compiler/plan/kept.h"
 #include "compiler/plan/limits.h"
@@ -105,10 +106,68 @@ static void what_cannot_be(struct arena *arena) {
   CHECK(limits(arena, &spec) == 0);
   spec.route.start_nodes = 64;
   CHECK(limits(arena, &spec) == 1);
-  spec.below.kind = BELOW_DENSE;
-  CHECK(limits(arena, &spec) == 2);
   spec.below.kind = BELOW_FLAT;
   CHECK(limits(arena, &spec) == 1);
+  spec = spec_of();
+  spec.below.kind = BELOW_DENSE;
+  spec.phases.decode = true;
+  CHECK(limits(arena, &spec) == 0);
+  spec.pages.present = true;
+  spec.pages.size = 64;
+  CHECK(limits(arena, &spec) == 1); /* dense kernels find keys in one piece, */
+  spec.phases.prefill = false;
+  CHECK(limits(arena, &spec) == 0); /* which decode does not run */
+}
+
+/* Short prompts are attended densely; with a causal mask by the edge kernel alone. */
+static void dense_below(struct arena *arena) {
+  struct spec spec = spec_of();
+  spec.below.kind = BELOW_DENSE;
+  spec.below.tokens = 2048;
+  const struct plan *plan = plan_of(arena, &spec);
+  CHECK(plan->selects && plan->below && plan->dense_edge.causal && plan->dense_edge.dense);
+  CHECK(plan->dense_edge.block == 64 && plan->dense_edge.tile_q == 128 && !plan->decodes);
+  CHECK(strcmp(plan->dense_edge.kernel.entry, "pisa_dense_edge") == 0);
+  struct costs costs = cost_of(plan, 2047);
+  CHECK(costs.n_launches == 1 && costs.launch[0].kernel == &plan->dense_edge.kernel);
+  spec.shape.mask = MASK_NONE;
+  spec.route.always_blocks = 0;
+  plan = plan_of(arena, &spec);
+  CHECK(plan->below && !plan->dense_edge.causal && cost_of(plan, 64).attend == &plan->dense);
+  spec = spec_of();
+  spec.below.kind = BELOW_DENSE;
+  spec.phases.prefill = false;
+  spec.phases.decode = true;
+  CHECK(!plan_of(arena, &spec)->below);
+}
+
+/* The decoding of dense packs: attention over all keys, and nothing that selects. */
+static void dense_decoding(struct arena *arena) {
+  struct spec spec = {.name = "test",
+                      .shape = {.heads = 32, .kv_heads = 2, .head_dim = 64, .mask = MASK_CAUSAL},
+                      .blocks = {.query = 128, .key = 64},
+                      .attend = {.all_exact = true},
+                      .phases = {.prefill = true, .decode = true}};
+  const struct plan_kernel *kernels[PLAN_PYRAMID_KERNELS];
+  const struct plan *plan = plan_of(arena, &spec);
+  const struct plan_pyramid *p = &plan->pyramid;
+  CHECK(plan->prefills && plan->decodes && !plan->selects && plan->attend_edge.causal);
+  CHECK(p->dense && p->causal && p->group == 16 && p->leaf == 64 && p->page == 0);
+  CHECK(plan_pyramid_kernels(p, kernels) == 2 && kernels[0] == &p->decode_attend &&
+        kernels[1] == &p->decode_merge);
+  CHECK(limits(arena, &spec) == 0);
+  spec.pages.present = true;
+  spec.pages.size = 32;
+  CHECK(limits(arena, &spec) == 1); /* prefill finds keys in one piece */
+  spec.phases.prefill = false;
+  CHECK(limits(arena, &spec) == 0);
+  plan = plan_of(arena, &spec);
+  CHECK(!plan->prefills && plan->decodes && plan->pyramid.page == 32);
+  spec.shape.head_dim = 96;
+  CHECK(limits(arena, &spec) == 1);
+  spec.shape.kv_heads = 1;
+  spec.shape.heads = 33;
+  CHECK(limits(arena, &spec) == 2);
 }
 
 static void forced(void) {
@@ -173,6 +232,8 @@ int main(void) {
   plans(&arena);
   stages(&arena);
   what_cannot_be(&arena);
+  dense_below(&arena);
+  dense_decoding(&arena);
   forced();
   costs(&arena);
   costs_of_others(&arena);

@@ -1,0 +1,36 @@
+module @short
+      {
+  %qkv:3 = "pisa.input"()
+      {head_dim = 64 : i64, heads = 32 : i64, kv_heads = 8 : i64, mask = "causal"}
+      : ()
+      -> (!pisa.tensor<"B, H, Nq, D", bf16>, !pisa.tensor<"B, Hk, Nk, D", bf16>,
+        !pisa.tensor<"B, Hk, Nk, D", bf16>)
+  %nodes:2 = "pisa.pyramid"(%qkv#1) {group = 2 : i64, leaf = 32 : i64}
+      : (!pisa.tensor<"B, Hk, Nk, D", bf16>)
+      -> (!pisa.tensor<"Hk, P, D", bf16>, !pisa.none)
+  %chosen:2 = "pisa.walk"(%qkv#0, %qkv#1, %nodes#0)
+      {always = ["tokens first 1", "previous", "current"], keep = 16 : i64, leaf_stage = "fused",
+       reduce = "sum", score = "mean", start = "root"}
+      : (!pisa.tensor<"B, H, Nq, D", bf16>, !pisa.tensor<"B, Hk, Nk, D", bf16>,
+        !pisa.tensor<"Hk, P, D", bf16>)
+      -> (!pisa.tensor<"B, Hk, Nq, K", i32>, !pisa.none)
+  %out:2 = "pisa.attend_blocks"(%qkv#0, %qkv#1, %qkv#2, %chosen#0)
+      : (!pisa.tensor<"B, H, Nq, D", bf16>, !pisa.tensor<"B, Hk, Nk, D", bf16>,
+        !pisa.tensor<"B, Hk, Nk, D", bf16>, !pisa.tensor<"B, Hk, Nq, K", i32>)
+      -> (!pisa.tensor<"B, H, Nq, D", bf16>, !pisa.tensor<"B, H, Nq", f32>)
+  %short:2 = "pisa.attend_below"(%qkv#0, %qkv#1, %qkv#2) {tokens = 8192 : i64}
+      : (!pisa.tensor<"B, H, Nq, D", bf16>, !pisa.tensor<"B, Hk, Nk, D", bf16>,
+        !pisa.tensor<"B, Hk, Nk, D", bf16>)
+      -> (!pisa.tensor<"B, H, Nq, D", bf16>, !pisa.tensor<"B, H, Nq", f32>)
+  %nodes_0 = "pisa.append"(%qkv#1) {group = 2 : i64, leaf = 32 : i64}
+      : (!pisa.tensor<"B, Hk, Nk, D", bf16>) -> !pisa.tensor<"Hk, P, D", bf16>
+  %chosen_1 = "pisa.decode"(%qkv#0, %qkv#1, %nodes_0)
+      {always = ["tokens first 1", "previous", "current"], keep = 16 : i64, reduce = "sum",
+       score = "mean", start = "root"}
+      : (!pisa.tensor<"B, H, Nq, D", bf16>, !pisa.tensor<"B, Hk, Nk, D", bf16>,
+        !pisa.tensor<"Hk, P, D", bf16>) -> !pisa.tensor<"B, Hk, Nq, K", i32>
+  %out_2:2 = "pisa.decode_attend"(%qkv#0, %qkv#1, %qkv#2, %chosen_1)
+      : (!pisa.tensor<"B, H, Nq, D", bf16>, !pisa.tensor<"B, Hk, Nk, D", bf16>,
+        !pisa.tensor<"B, Hk, Nk, D", bf16>, !pisa.tensor<"B, Hk, Nq, K", i32>)
+      -> (!pisa.tensor<"B, H, Nq, D", bf16>, !pisa.tensor<"B, H, Nq", f32>)
+}
