@@ -127,6 +127,13 @@ fragment) # a mark needs the complete list: a quick run earns none
   expect 0 python3 "$record" merge --kernels "$work/times" --docs "$work/docs"
   cmp -s "$work/times" "$work/docs/h200/kernels.jsonl" || fail "a line of times is added once"
   expect 1 python3 "$record" merge --kernels "$work/two.json" --docs "$work/docs"
+  cat >"$work/step" <<'LINE'
+{"run": "r", "commit": "c", "device": "d", "driver": "1", "bench": "decode", "variant": "v", "shape": {"B": 1, "H": 1, "Hk": 1, "Nq": 1, "Nk": 9, "D": 64, "type": "bf16", "leaf": 64, "keep": 8}, "ms": 1.0, "ms_sustained": 1.0, "peer": "cudnn", "peer_ms": 2.0, "peer_ms_sustained": 2.0, "ratio": 2.0, "ptx_sha256": []}
+LINE
+  expect 0 python3 "$record" merge --bench "$work/step" --docs "$work/docs"
+  cmp -s "$work/step" "$work/docs/h200/pyramid.jsonl" || fail "a decode step has a place of its own"
+  sed 's/"leaf": 64/"density": 1/' "$work/step" >"$work/odd"
+  expect 1 python3 "$record" merge --bench "$work/odd" --docs "$work/docs"
   ;;
 *) fail "no job $job" ;;
 esac
