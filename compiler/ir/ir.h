@@ -147,6 +147,9 @@ void store_shared_if(struct ir *k, val condition, val i32_value, val shared_poin
 val load_if(struct ir *k, val condition, val global_pointer, val i32_otherwise);
 /* *p += v of i32 in global memory by all threads; what was there before. */
 val atomic_add(struct ir *k, val global_pointer, val i32_value);
+/* The same of shared memory, which no thread asks for. */
+void shared_add(struct ir *k, val shared_pointer, val i32_value);
+void shared_or(struct ir *k, val shared_pointer, val i32_value);
 val is_null_pointer(struct ir *k, val global_pointer);
 val shared_address(struct ir *k, val shared_pointer); /* i32 */
 val shared_pointer(struct ir *k, val address);

@@ -68,6 +68,18 @@ val atomic_add(struct ir *k, val pointer, val v) {
   return before;
 }
 
+void shared_add(struct ir *k, val pointer, val v) {
+  const val operands[] = {shared_address(k, pointer), v};
+  ir_asm(k, "red.shared.relaxed.cta.add.u32 [$0], $1;", "r,r,~{memory}", NO_TYPE, 0, NULL, 2,
+         operands);
+}
+
+void shared_or(struct ir *k, val pointer, val v) {
+  const val operands[] = {shared_address(k, pointer), v};
+  ir_asm(k, "red.shared.relaxed.cta.or.b32 [$0], $1;", "r,r,~{memory}", NO_TYPE, 0, NULL, 2,
+         operands);
+}
+
 val is_null_pointer(struct ir *k, val global_pointer) {
   val bits = OP(k, "llvm.ptrtoint", k->i64, "", global_pointer);
   return is_eq(k, bits, i64(k, 0));

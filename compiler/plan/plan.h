@@ -145,8 +145,8 @@ struct plan_pyramid {
   bool prefill, decode, attends; /* which kernels there are */
   bool dense;                    /* all exact: no lists; decode_attend and decode_merge alone */
   bool flat_below;               /* the kernel flat too */
-  struct plan_kernel build, top, walk, cluster, scatter, leaf_score, pick, flat_scan, attend_blocks,
-      append, decode_select, decode_attend, decode_merge;
+  struct plan_kernel build, top, walk, cluster, scatter, leaf_score, pick, flat_scan, csr_count,
+      csr_scan, csr_fill, attend_blocks, append, decode_select, decode_attend, decode_merge;
 };
 /* Whether kernels know sums of heads' parts of a softmax, for which forced nodes are scored too. */
 static inline bool plan_is_mass(const struct plan_pyramid *p) {

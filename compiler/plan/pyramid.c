@@ -183,6 +183,26 @@ static struct plan_kernel plan_pick(const struct plan_pyramid *p) {
   };
 }
 
+/* Counters of a window of leaves, those of 1M tokens with 64 a leaf: one word each, or two. */
+enum { CSR_LEAVES = 16384, CSR_COUNT_WORDS = 1, CSR_FILL_WORDS = 2 };
+
+static struct plan_kernel plan_csr_count(void) {
+  return (struct plan_kernel){
+      .entry = "pisa_csr_count", .threads = 1024, .smem_bytes = 4 * CSR_LEAVES * CSR_COUNT_WORDS};
+}
+
+/* A row of running sums. */
+static struct plan_kernel plan_csr_scan(void) {
+  return (struct plan_kernel){.entry = "pisa_csr_scan", .threads = 1024, .smem_bytes = 128};
+}
+
+/* Up to four slots of 32 queries a thread. */
+static struct plan_kernel plan_csr_fill(const struct plan_pyramid *p) {
+  return (struct plan_kernel){.entry = "pisa_csr_fill",
+                              .threads = p->keep <= 16 ? 256 : 512,
+                              .smem_bytes = 4 * CSR_LEAVES * CSR_FILL_WORDS};
+}
+
 /* A query a CTA: its walk, shared by the warps. */
 static struct plan_kernel plan_decode(const struct plan_pyramid *p) {
   return (struct plan_kernel){
@@ -229,6 +249,9 @@ struct plan_pyramid plan_pyramid_choose(const struct spec *spec, const struct ta
   p.pick = plan_pick(&p);
   p.flat_scan = plan_flat(&p);
   p.attend_blocks = plan_attend_blocks();
+  p.csr_count = plan_csr_count();
+  p.csr_scan = plan_csr_scan();
+  p.csr_fill = plan_csr_fill(&p);
   p.append = plan_append(&p);
   p.decode_select = plan_decode(&p);
   p.decode_attend = plan_decode_attend(&p);

@@ -379,6 +379,17 @@ class Instructions(Units):
                 view[at] += v[lane]
         return run
 
+    def op_red(self, op, o):
+        """The same of shared memory, additions or bits, with no answer."""
+        assert op in ("red.shared.relaxed.cta.add.u32", "red.shared.relaxed.cta.or.b32"), op
+        address, value, join = self.address(o[0]), self.get(o[1], U32), np.add if ".add." in op else np.bitwise_or
+
+        def run(w):
+            lanes = np.flatnonzero(w.mask)
+            index = w.cta.shared.index(address(w)[lanes], 4, 4) // 4
+            join.at(w.cta.shared.views[4], index, value(w)[lanes])
+        return run
+
     # ---- warp
 
     def op_shfl(self, op, o):

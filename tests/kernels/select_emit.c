@@ -6,11 +6,12 @@
    and flat. Keys, with what holds where they are not given:
        type=bf16|fp16 d=64 heads=16 (G) causal=1 leaf=64 children=2 keep=8 flat=0 start=0
        decode_start=START score=lse|mean|half_variance reduce=sum|max|lse|mass|max_mass previous=1
-       current=1 first=TOKENS last=TOKENS range=BEGIN:END page=0 clustered=1
-   first, last and range may come more than once, four in all; none is forced without them. In
-   front of the PTX, "// ENTRY shared BYTES threads THREADS" says how it is launched. `assemble`
-   fails where ptxas reports more spills or other registers at entry than the plan says, or gives
-   any warning; it exits 77 without ptxas. */
+       current=1 first=TOKENS last=TOKENS range=BEGIN:END page=0 clustered=1 window=0
+   first, last and range may come more than once, four in all; none is forced without them. window:
+   leaves that csr_count and csr_fill count at once, where not 0 in place of the plan's. In front of
+   the PTX, "// ENTRY shared BYTES threads THREADS" says how it is launched. `assemble` fails where
+   ptxas reports more spills or other registers at entry than the plan says, or gives any warning;
+   it exits 77 without ptxas. */
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,6 +42,9 @@ static const struct choice choices[] = {
     {"leaf_score", kernel_leaf_score, AT(leaf_score)},
     {"pick", kernel_pick, AT(pick)},
     {"flat", kernel_flat, AT(flat_scan)},
+    {"csr_count", kernel_csr_count, AT(csr_count)},
+    {"csr_scan", kernel_csr_scan, AT(csr_scan)},
+    {"csr_fill", kernel_csr_fill, AT(csr_fill)},
     {"attend_blocks", kernel_attend_blocks, AT(attend_blocks)},
     {"append", kernel_append, AT(append)},
     {"decode", kernel_decode, AT(decode_select)},
@@ -152,18 +156,26 @@ static struct plan_pyramid plan_of(int n, char **words) {
   spec.leaf_stage = LEAF_CLUSTERED;
   spec.route.always_blocks = ALWAYS_PREVIOUS | ALWAYS_CURRENT;
   spec.phases.present = spec.phases.prefill = spec.phases.decode = true;
-  int decode_start = -1;
+  int decode_start = -1, window = 0;
   for (int i = 0; i < n; i++) {
     char *equals = strchr(words[i], '=');
     if (!equals)
       fail("no = in", words[i]);
     *equals = '\0';
-    set_key(words[i], equals + 1, &spec, &decode_start);
+    if (strcmp(words[i], "window") == 0)
+      window = atoi(equals + 1);
+    else
+      set_key(words[i], equals + 1, &spec, &decode_start);
   }
   spec.pages.present = spec.pages.size > 0;
   if (decode_start >= 0)
     spec.route.decode_start_nodes = decode_start > 0 ? decode_start : -1; /* -1: root */
-  return plan_pyramid_choose(&spec, &target_sm90a);
+  struct plan_pyramid plan = plan_pyramid_choose(&spec, &target_sm90a);
+  if (window > 0) {
+    plan.csr_count.smem_bytes = 4 * window;
+    plan.csr_fill.smem_bytes = 8 * window;
+  }
+  return plan;
 }
 
 /* ---- the kernel ---- */
