@@ -105,8 +105,8 @@ static void store_keys(struct ir *k, const struct flat *a, val first, val offset
 static val better_queries(struct ir *k, const struct flat *a, const struct var better[FRAG_ROWS]) {
   val all = i32(k, 0), speaker = speaks(k, a);
   for (int r = 0; r < flat_query_rows(a); r++) {
-    val exists = both(k, speaker, is_lt(k, lane_query(k, a, r), a->count));
-    val bits = warp_ballot(k, both(k, exists, is_ne(k, get(k, better[r]), i32(k, 0))));
+    val mine = both(k, speaker, is_ne(k, get(k, better[r]), i32(k, 0)));
+    val bits = warp_ballot(k, mine);
     bits = bit_or(k, bits, shift_right(k, bits, i32(k, 2)));
     bits = bit_or(k, bits, shift_right(k, bits, i32(k, 1)));
     bits = bit_and(k, bits, i32(k, 0x11111111));
@@ -261,7 +261,8 @@ void flat_best_clear(struct ir *k, const struct flat *a) {
     store(k, add_const(k, i, EMPTY_ID), flat_list_id(k, a, i32(k, 0), i), WORD);
   }
   FOR_STEP(k, i, a->lanes.lane, i32(k, a->queries), i32(k, LANES)) {
-    store(k, i32(k, FLAT_ABSENT), worst_place(k, a, i), WORD);
+    val worst = choose(k, is_lt(k, i, a->count), i32(k, FLAT_ABSENT), i32(k, FLAT_NEVER_WORST));
+    store(k, worst, worst_place(k, a, i), WORD); /* rows that repeat a query beat nothing */
   }
   warp_sync(k);
 }
