@@ -23,6 +23,7 @@ enum {
   TILE_ROWS = 64,
   WARP_ROWS = 16,
   STAGES = 2, /* of key tiles of a warpgroup */
+  BARRIER_BYTES = 8,
   MAX_PAIRS = 4,
   MAX_LEAVES = 2 * MAX_PAIRS,
   TILE_SHIFT = 5, /* in a tile's name: its number in its item below, the item above */
@@ -64,6 +65,38 @@ val leaf_image(struct ir *k, const struct leaf_score *a, val kv_head, val leaf);
 
 /* Member of this thread's row r in tile |tile| of an item. */
 val tile_member(struct ir *k, const struct leaf_score *a, val tile, int r);
+
+/* ---- leaf_score_cursor.c ---- */
+
+struct item_cursor { /* the tile whose queries were loaded last, and the item behind its item */
+  struct var number, tile, tiles, live;
+  struct var info, entry, start;   /* words of the item; one member's entry in each lane */
+  struct var offset_lo, offset_hi; /* item_query_offset */
+  struct var row;                  /* of the segment's first query number */
+  struct var next_segment, next_words, next_entry; /* lane i has word i mod 4 of the item */
+  struct var is_pending; /* the words are on their way, the entries not yet */
+};
+
+struct item_cursor item_cursor_new(struct ir *k);
+/* Whether the warpgroup has an item behind the cursor's; its words, once they are there. */
+val item_cursor_has_next(struct ir *k, const struct leaf_score *a, const struct item_cursor *c);
+val item_cursor_next_word(struct ir *k, const struct item_cursor *c, int i);
+/* Words of item |number|, which becomes the next one, on their way; then those of its entries that
+   the warp needs: where that is pending, a tile later at the soonest. */
+void item_cursor_request(struct ir *k, const struct leaf_score *a, const struct item_cursor *c,
+                         val number);
+void item_cursor_request_entries(struct ir *k, const struct leaf_score *a,
+                                 const struct item_cursor *c);
+void item_cursor_request_pending(struct ir *k, const struct leaf_score *a,
+                                 const struct item_cursor *c);
+/* The next item, |number|, becomes the cursor's, and the one behind it is requested. */
+void item_cursor_enter(struct ir *k, const struct leaf_score *a, const struct item_cursor *c,
+                       val number);
+/* Both halves of the next item's keys on their way to |stage|, by the leader. */
+void item_cursor_load_keys(struct ir *k, const struct leaf_score *a, const struct item_cursor *c,
+                           val stage);
+/* item_query_offset of its item, i64. */
+val item_cursor_offset(struct ir *k, const struct item_cursor *c);
 
 /* ---- leaf_score_redo.c ---- */
 
