@@ -248,6 +248,15 @@ irdl.dialect @pisa {
     }
   }
 
+  // The queries that list each leaf, for calls that ask for them.
+  irdl.operation @csr {
+    %ids = irdl.base @pisa::@tensor
+    %offsets = irdl.base @pisa::@tensor
+    %queries = irdl.base @pisa::@tensor
+    irdl.operands(ids: %ids)
+    irdl.results(offsets: %offsets, queries: %queries)
+  }
+
   // Each query over the leaves of its list, exactly.
   irdl.operation @attend_blocks {
     %q = irdl.base @pisa::@tensor
@@ -271,7 +280,7 @@ irdl.dialect @pisa {
     irdl.attributes { "leaf" = %leaf, "group" = %group }
   }
 
-  // Phase decode: walk, leaf scores and choice of single queries.
+  // Phase decode: walk, leaf scores and choice of single queries; |start| leaves: all of them are candidates.
   irdl.operation @decode {
     %q = irdl.base @pisa::@tensor
     %k = irdl.base @pisa::@tensor

@@ -162,7 +162,10 @@ static MlirOperation decode(const struct builder *b, MlirOperation qkv, MlirOper
   struct text attributes;
   text_init(&attributes);
   print_budget(b, &attributes);
-  print_start(b->plan->pyramid.decode_start_nodes, &attributes);
+  if (b->plan->pyramid.flat)
+    text_puts(&attributes, ", start = \"leaves\"");
+  else
+    print_start(b->plan->pyramid.decode_start_nodes, &attributes);
   MlirOperation op =
       select_leaves(b, "pisa.decode", attributes.data, qkv, step_result(nodes, 0), NULL, IDS);
   text_fini(&attributes);
@@ -186,6 +189,18 @@ static MlirOperation append_keys(const struct builder *b, MlirOperation qkv) {
                                                    .results = {"Hk, P, D half"}});
   text_fini(&attributes);
   return op;
+}
+
+/* The lists turned around. */
+static void csr(const struct builder *b, MlirOperation chosen) {
+  step_append(b, &(struct step){.op = "pisa.csr",
+                                .name = "csr",
+                                .span = b->plan->spec->route.span,
+                                .attributes = "",
+                                .n_operands = 1,
+                                .operands = {step_result(chosen, 0)},
+                                .n_results = 2,
+                                .results = {"Hk, NL + 1 i32", "Hk, K T i32"}});
 }
 
 static void attend(const struct builder *b, const char *name, MlirOperation qkv,
@@ -212,6 +227,7 @@ static void prefill(const struct builder *b, MlirOperation qkv) {
     chosen = walk(b, qkv, nodes);
   if (p->clustered)
     chosen = leaves(b, qkv, nodes, chosen);
+  csr(b, chosen);
   if (p->attends)
     attend(b, "pisa.attend_blocks", qkv, chosen);
   if (b->plan->below)

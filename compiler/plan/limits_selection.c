@@ -32,12 +32,6 @@ static void below(struct limits *l, const struct spec *spec) {
           "kernels that attend densely find keys in one piece");
 }
 
-static void phases(struct limits *l, const struct spec *spec) {
-  if (spec->phases.decode && spec->route.kind == ROUTE_FLAT)
-    limit(l, spec->phases.decode_span, "phase decode with route flat",
-          "kernels exist for route pyramid; its decode_start 1024 is flat for 1024 leaves");
-}
-
 static void schedule(struct arena *arena, struct limits *l, const struct spec *spec) {
   int tile = plan_query_tile(spec);
   if (spec->phases.prefill && spec->phases.query_tile != tile)
@@ -57,6 +51,5 @@ void limits_of_selection(struct arena *arena, struct limits *l, const struct spe
   route(l, spec);
   attend(l, spec);
   below(l, spec);
-  phases(l, spec);
   schedule(arena, l, spec);
 }

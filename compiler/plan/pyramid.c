@@ -223,7 +223,7 @@ static struct plan_kernel plan_decode(const struct plan_pyramid *p) {
    every other selection that can be asked for compiles too, where more numbers live at once than a
    thread has registers: these bytes of spills, at most, in a sweep over all of them. */
 static void allow_spills(struct plan_pyramid *p) {
-  enum { BUILD = 64, WALK = 1024, LEAF_SCORE = 512, FLAT = 512, DECODE = 3072, ATTEND = 192 };
+  enum { BUILD = 64, WALK = 768, LEAF_SCORE = 512, FLAT = 512, DECODE = 768, ATTEND = 192 };
   const struct {
     struct plan_kernel *kernel;
     int bytes;
@@ -231,6 +231,7 @@ static void allow_spills(struct plan_pyramid *p) {
       {&p->build, BUILD},           {&p->walk, WALK},
       {&p->leaf_score, LEAF_SCORE}, {&p->flat_scan, FLAT},
       {&p->decode_select, DECODE},  {&p->decode_attend, ATTEND},
+      {&p->attend_blocks, ATTEND},
   };
   for (unsigned i = 0; i < sizeof budgets / sizeof *budgets; i++)
     if (budgets[i].kernel->spill_budget < budgets[i].bytes)
@@ -254,10 +255,10 @@ struct plan_pyramid plan_pyramid_choose(const struct spec *spec, const struct ta
   p.leaf_score = plan_leaf_score(&p);
   p.pick = plan_pick(&p);
   p.flat_scan = plan_flat(&p);
-  p.attend_blocks = plan_attend_blocks();
   p.csr_count = plan_csr_count();
   p.csr_scan = plan_csr_scan();
   p.csr_fill = plan_csr_fill(&p);
+  p.attend_blocks = plan_attend_blocks();
   p.append = plan_append(&p);
   p.decode_select = plan_decode(&p);
   p.decode_attend = plan_decode_attend(&p);
@@ -298,6 +299,9 @@ int plan_pyramid_kernels(const struct plan_pyramid *p,
       {p->prefill && p->clustered, &p->leaf_score},
       {p->prefill && p->clustered, &p->pick},
       {p->prefill && (p->flat || p->flat_below), &p->flat_scan},
+      {p->prefill, &p->csr_count},
+      {p->prefill, &p->csr_scan},
+      {p->prefill, &p->csr_fill},
       {p->prefill && p->attends, &p->attend_blocks},
       {p->decode && !p->dense, &p->append},
       {p->decode && !p->dense, &p->decode_select},

@@ -16,4 +16,15 @@ module @flat
       : (!pisa.tensor<"B, H, Nq, D", bf16>, !pisa.tensor<"B, Hk, Nk, D", bf16>,
         !pisa.tensor<"B, Hk, Nk, D", bf16>, !pisa.tensor<"B, Hk, Nq, K", i32>)
       -> (!pisa.tensor<"B, H, Nq, D", bf16>, !pisa.tensor<"B, H, Nq", f32>)
+  %nodes_0 = "pisa.append"(%qkv#1) {group = 2 : i64, leaf = 64 : i64}
+      : (!pisa.tensor<"B, Hk, Nk, D", bf16>) -> !pisa.tensor<"Hk, P, D", bf16>
+  %chosen_1 = "pisa.decode"(%qkv#0, %qkv#1, %nodes_0)
+      {always = ["tokens first 1", "previous", "current"], keep = 16 : i64, reduce = "lse",
+       score = "mean", start = "leaves"}
+      : (!pisa.tensor<"B, H, Nq, D", bf16>, !pisa.tensor<"B, Hk, Nk, D", bf16>,
+        !pisa.tensor<"Hk, P, D", bf16>) -> !pisa.tensor<"B, Hk, Nq, K", i32>
+  %out_2:2 = "pisa.decode_attend"(%qkv#0, %qkv#1, %qkv#2, %chosen_1)
+      : (!pisa.tensor<"B, H, Nq, D", bf16>, !pisa.tensor<"B, Hk, Nk, D", bf16>,
+        !pisa.tensor<"B, Hk, Nk, D", bf16>, !pisa.tensor<"B, Hk, Nq, K", i32>)
+      -> (!pisa.tensor<"B, H, Nq, D", bf16>, !pisa.tensor<"B, H, Nq", f32>)
 }
