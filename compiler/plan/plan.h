@@ -153,7 +153,7 @@ static inline bool plan_is_mass(const struct plan_pyramid *p) {
   return p->reduce == REDUCE_MASS || p->reduce == REDUCE_MAX_MASS;
 }
 /* Which of the kernels above |p| has, in the order of a manifest; returns how many. */
-enum { PLAN_PYRAMID_KERNELS = 13 };
+enum { PLAN_PYRAMID_KERNELS = 16 };
 int plan_pyramid_kernels(const struct plan_pyramid *p,
                          const struct plan_kernel *out[PLAN_PYRAMID_KERNELS]);
 /* Queries that fill a tile of 64 rows with the heads of a key head. */
