@@ -208,7 +208,7 @@ pisa_status pisa_fill_attend(const struct pisa_job *job, enum pisa_kernel_id ker
       .heads = (int32_t)s->heads,
       .n_q = (int32_t)s->n_q,
       .n_k = (int32_t)s->n_k,
-      .keep = (int32_t)s->kept,
+      .keep = (int32_t)(s->dense ? pisa_ceil_div(s->n_k, pisa_dense_key(job->method)) : s->kept),
       .list_stride = job->layout.list_stride,
       .mask_words = job->layout.mask_words,
       .scale_log2 = (float)((double)s->scale * log2_e),

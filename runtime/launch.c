@@ -1,7 +1,7 @@
 /* launch.c: one attention call -> kernels on the caller's stream (docs/ABI.md section 3). In: a
    call, checked here before anything is enqueued. Out: up to four launches of piecewise attention;
-   select_launch.c has those of block selection. No allocation, no synchronisation, no host read of
-   device memory. */
+   select_launch.c has those of block selection and of decoding. No allocation, no synchronisation,
+   no host read of device memory. */
 #include "runtime/launch.h"
 
 #include "runtime/enqueue.h"
@@ -10,8 +10,9 @@
 
 enum pisa_kernel_id pisa_attend_kernel(const struct pisa_method *method,
                                        const struct pisa_shape *shape) {
-  bool plain = method->mask == PISA_MASK_NONE && shape->uniform && shape->n_k % method->key == 0 &&
-               shape->kept >= 2;
+  const int key = shape->dense ? pisa_dense_key(method) : method->key;
+  bool plain = method->mask == PISA_MASK_NONE && shape->uniform && shape->n_k % key == 0 &&
+               pisa_min(shape->kept, shape->n_k / key) >= 2;
   if (shape->dense && !method->dense)
     return plain ? PISA_KERNEL_DENSE : PISA_KERNEL_DENSE_EDGE;
   return plain ? PISA_KERNEL_ATTEND : PISA_KERNEL_ATTEND_EDGE;
@@ -116,6 +117,23 @@ static pisa_status run(const struct pisa_job *job, unsigned kernels, pisa_error 
   return status;
 }
 
+/* A short call of a pack that selects blocks is dense; its pyramid is made all the same, where the
+   call has one. */
+static pisa_status run_selection(struct pisa_job *job, unsigned kernels, pisa_error *error) {
+  struct pisa_attend_args attend;
+  enum pisa_kernel_id id = pisa_attend_kernel(job->method, &job->shape);
+  if (!job->shape.dense || job->shape.is_decode)
+    return pisa_select_launch(job, kernels, error);
+  pisa_status status = encode(job, error);
+  if (!status)
+    status = pisa_fill_attend(job, id, &attend, error);
+  if (!status)
+    status = pisa_select_launch(job, kernels, error);
+  if (!status && (kernels & PISA_LAUNCH_ATTEND))
+    status = enqueue_attend(job, id, &attend, error);
+  return status;
+}
+
 pisa_status pisa_launch_some(const pisa_module *module, const pisa_attention *call, void *workspace,
                              size_t workspace_bytes, void *stream, unsigned kernels,
                              pisa_error *error) {
@@ -127,8 +145,8 @@ pisa_status pisa_launch_some(const pisa_module *module, const pisa_attention *ca
   pisa_status status = prepare(&job, call, workspace_bytes, error);
   if (status)
     return status;
-  if (job.method->family == PISA_PYRAMID)
-    return pisa_select_launch(&job, kernels, error);
+  if (job.method->family == PISA_PYRAMID || job.shape.is_decode)
+    return run_selection(&job, kernels, error);
   status = encode(&job, error);
   return status ? status : run(&job, kernels, error);
 }

@@ -8,7 +8,7 @@ enum { /* kernels of a call, in their order on the stream */
        PISA_LAUNCH_STATISTICS = 1,
        PISA_LAUNCH_RESIDUAL = 2, /* log residual alone */
        PISA_LAUNCH_ROUTE = 4,
-       PISA_LAUNCH_ATTEND = 8, /* pisa_attend_kernel */
+       PISA_LAUNCH_ATTEND = 8, /* pisa_attend_kernel; of block selection below its limit, last */
        /* block selection, prefill */
        PISA_LAUNCH_PYRAMID = 1 << 4,
        PISA_LAUNCH_PYRAMID_TOP = 1 << 5,
@@ -19,7 +19,7 @@ enum { /* kernels of a call, in their order on the stream */
        PISA_LAUNCH_PICK = 1 << 10,
        PISA_LAUNCH_FLAT = 1 << 11,
        PISA_LAUNCH_ATTEND_BLOCKS = 1 << 12,
-       /* decode */
+       /* decode; of dense packs the last two */
        PISA_LAUNCH_APPEND = 1 << 13,
        PISA_LAUNCH_DECODE = 1 << 14,
        PISA_LAUNCH_DECODE_ATTEND = 1 << 15,

@@ -53,7 +53,7 @@ static pisa_status check_counts(const struct pisa_shape *shape, const struct pis
 
 pisa_status pisa_limits_sizes(const struct pisa_method *method, const struct pisa_shape *shape,
                               const struct pisa_limits *limits, pisa_error *error) {
-  if (method->family == PISA_PYRAMID)
+  if (method->family == PISA_PYRAMID || shape->is_decode)
     return pisa_select_limits(method, shape, limits, error);
   pisa_status status = shape->dense ? PISA_OK : check_route(method, shape, limits, error);
   return status ? status : check_counts(shape, limits, error);

@@ -142,6 +142,10 @@ static bool wants_pyramid_kernel(const struct pisa_method *method, enum pisa_ker
   case PISA_KERNEL_LEAF_SCORE:
   case PISA_KERNEL_PICK:
     return method->prefill && pisa_is_clustered(method);
+  case PISA_KERNEL_DENSE:
+    return method->prefill && method->dense_below > 0 && method->mask == PISA_MASK_NONE;
+  case PISA_KERNEL_DENSE_EDGE:
+    return method->prefill && method->dense_below > 0;
   case PISA_KERNEL_FLAT:
     return method->prefill && (method->flat || method->flat_below > 0);
   case PISA_KERNEL_APPEND:
@@ -167,7 +171,10 @@ static bool wants_piecewise_kernel(const struct pisa_method *method, enum pisa_k
   case PISA_KERNEL_ATTEND:
     return method->mask == PISA_MASK_NONE;
   case PISA_KERNEL_ATTEND_EDGE:
-    return true;
+    return method->prefill;
+  case PISA_KERNEL_DECODE_ATTEND:
+  case PISA_KERNEL_DECODE_MERGE:
+    return method->decode;
   default:
     return false;
   }

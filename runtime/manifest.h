@@ -15,7 +15,7 @@ enum pisa_kernel_id {
   PISA_KERNEL_ROUTE,
   PISA_KERNEL_ATTEND,      /* no mask, whole blocks, the same number in every list, two at least */
   PISA_KERNEL_ATTEND_EDGE, /* any other call */
-  PISA_KERNEL_DENSE,       /* `below N tokens use dense`: attend of a dense pack, */
+  PISA_KERNEL_DENSE,       /* `below N tokens use dense`: attend of a dense pack (mask none), */
   PISA_KERNEL_DENSE_EDGE,  /* and its edge */
   PISA_KERNEL_PYRAMID,     /* block selection, prefill: */
   PISA_KERNEL_PYRAMID_TOP,

@@ -220,6 +220,42 @@ static bool read_attend(struct pisa_lines *lines, struct pisa_method *m) {
   return true;
 }
 
+bool pisa_method_read_phases(struct pisa_lines *lines, struct pisa_method *m) {
+  if (!pisa_lines_expect(lines, "phases"))
+    return false;
+  m->prefill = !strncmp(lines->rest, "prefill", 7);
+  const char *rest = lines->rest + (m->prefill ? strlen("prefill") : 0);
+  m->decode = !strcmp(rest, m->prefill ? " decode" : "decode");
+  if (*rest ? !m->decode : !m->prefill)
+    return pisa_lines_fail(lines, "phases is '%.40s', must be prefill, decode or both",
+                           lines->rest);
+  pisa_lines_next(lines);
+  return true;
+}
+
+bool pisa_method_read_power(struct pisa_lines *lines, const char *name, int low, int high,
+                            int *out) {
+  if (!pisa_lines_int(lines, name, low, high, out))
+    return false;
+  if (*out & (*out - 1))
+    return pisa_lines_fail(lines, "%s is %d, must be a power of two", name, *out);
+  return true;
+}
+
+/* "size=64" */
+static bool read_pages(struct pisa_lines *lines, struct pisa_method *m) {
+  if (!pisa_lines_split(lines, 1) || !pisa_method_read_power(lines, "size", 16, 128, &m->page))
+    return false;
+  pisa_lines_next(lines);
+  return true;
+}
+
+/* Both lines stand where phase decode is. */
+static bool read_decode(struct pisa_lines *lines, struct pisa_method *m) {
+  return (!pisa_lines_at(lines, "phases") || pisa_method_read_phases(lines, m)) &&
+         (!pisa_lines_at(lines, "pages") || read_pages(lines, m));
+}
+
 /* "tokens=2048 use=dense" */
 static bool read_below(struct pisa_lines *lines, struct pisa_method *m) {
   static const char *const uses[] = {"dense"};
@@ -244,6 +280,10 @@ static bool check_method(struct pisa_lines *lines, const struct pisa_draft *draf
     return pisa_lines_fail(lines, "'below' without a route");
   if (m->dense && m->union_lists)
     return pisa_lines_fail(lines, "lists=union without a route");
+  if (m->decode && (!m->dense || m->mask != PISA_MASK_CAUSAL))
+    return pisa_lines_fail(lines, "phase decode needs attend all=exact and mask=causal");
+  if (m->page && m->prefill)
+    return pisa_lines_fail(lines, "'pages' with phase prefill, which finds keys in one piece");
   return true;
 }
 
@@ -252,7 +292,7 @@ bool pisa_method_read(struct pisa_lines *lines, struct pisa_draft *out) {
   m->family = PISA_PIECEWISE;
   m->prefill = true;
   return pisa_method_read_shape(lines, m) && read_blocks(lines, m) && read_route(lines, out) &&
-         pisa_method_read_always(lines, m) && read_attend(lines, m) &&
+         pisa_method_read_always(lines, m) && read_attend(lines, m) && read_decode(lines, m) &&
          (!pisa_lines_at(lines, "below") || read_below(lines, m)) && check_method(lines, out);
 }
 

@@ -26,6 +26,11 @@ bool pisa_pyramid_read_changes(struct pisa_lines *lines, struct pisa_draft *draf
 /* ---- what both have ---- */
 
 bool pisa_method_read_shape(struct pisa_lines *lines, struct pisa_method *method);
+/* "prefill decode", or one of them. */
+bool pisa_method_read_phases(struct pisa_lines *lines, struct pisa_method *method);
+/* Field |name|: a power of two from |low| to |high|, or 0 where |low| is 0. */
+bool pisa_method_read_power(struct pisa_lines *lines, const char *name, int low, int high,
+                            int *out);
 /* The 'always' lines here replace those read before; 'always none' replaces them by nothing. */
 bool pisa_method_read_always(struct pisa_lines *lines, struct pisa_method *method);
 

@@ -9,20 +9,12 @@
 
 enum { MAX_KEEP = 64, MAX_TILE = 64, MAX_START = 1 << 30, MAX_TOKENS = 1 << 30 };
 
-/* A power of two from |low| to |high|, or 0 where |low| is 0. */
-static bool read_power(struct pisa_lines *lines, const char *name, int low, int high, int *out) {
-  if (!pisa_lines_int(lines, name, low, high, out))
-    return false;
-  if (*out & (*out - 1))
-    return pisa_lines_fail(lines, "%s is %d, must be a power of two", name, *out);
-  return true;
-}
-
 /* "leaf=64 group=2 page=0" */
 static bool read_sizes(struct pisa_lines *lines, struct pisa_method *m) {
   if (!pisa_lines_expect(lines, "pyramid") || !pisa_lines_split(lines, 3) ||
-      !read_power(lines, "leaf", 16, 128, &m->key) ||
-      !read_power(lines, "group", 2, 8, &m->group) || !read_power(lines, "page", 0, 128, &m->page))
+      !pisa_method_read_power(lines, "leaf", 16, 128, &m->key) ||
+      !pisa_method_read_power(lines, "group", 2, 8, &m->group) ||
+      !pisa_method_read_power(lines, "page", 0, 128, &m->page))
     return false;
   if (m->page > 0 && m->page < 16)
     return pisa_lines_fail(lines, "page is %d, must be 0 or from 16 to 128", m->page);
@@ -77,28 +69,15 @@ static bool read_attend(struct pisa_lines *lines) {
   return true;
 }
 
-/* "prefill decode", or one of them */
-static bool read_phases(struct pisa_lines *lines, struct pisa_method *m) {
-  if (!pisa_lines_expect(lines, "phases"))
-    return false;
-  m->prefill = !strncmp(lines->rest, "prefill", 7);
-  const char *rest = lines->rest + (m->prefill ? strlen("prefill") : 0);
-  m->decode = !strcmp(rest, m->prefill ? " decode" : "decode");
-  if (*rest ? !m->decode : !m->prefill)
-    return pisa_lines_fail(lines, "phases is '%.40s', must be prefill, decode or both",
-                           lines->rest);
-  pisa_lines_next(lines);
-  return true;
-}
-
 /* "tokens=131072 use=flat" */
 static bool read_below(struct pisa_lines *lines, struct pisa_method *m) {
-  static const char *const uses[] = {"flat"};
-  int ignored;
-  if (!pisa_lines_split(lines, 2) ||
-      !pisa_lines_number(lines, "tokens", 1, MAX_TOKENS, &m->flat_below) ||
-      !pisa_lines_word(lines, "use", uses, 1, &ignored))
+  static const char *const uses[] = {"flat", "dense"};
+  int64_t tokens;
+  int use;
+  if (!pisa_lines_split(lines, 2) || !pisa_lines_number(lines, "tokens", 1, MAX_TOKENS, &tokens) ||
+      !pisa_lines_word(lines, "use", uses, 2, &use))
     return false;
+  *(use == 0 ? &m->flat_below : &m->dense_below) = tokens;
   pisa_lines_next(lines);
   return true;
 }
@@ -125,6 +104,8 @@ static bool check_method(struct pisa_lines *lines, const struct pisa_method *m) 
                            (long long)m->keep, (long long)forced);
   if (m->flat && m->flat_below)
     return pisa_lines_fail(lines, "'below' with use=flat, but the route is flat anyway");
+  if (m->dense_below && m->page && m->prefill)
+    return pisa_lines_fail(lines, "'below' with use=dense, but keys lie in pages");
   if (m->flat && m->start_nodes)
     return pisa_lines_fail(lines, "start=%lld, but a flat route has no walk",
                            (long long)m->start_nodes);
@@ -145,7 +126,8 @@ bool pisa_pyramid_read(struct pisa_lines *lines, struct pisa_draft *out) {
   out->routed = true;
   settle(m);
   return pisa_method_read_shape(lines, m) && read_sizes(lines, m) && read_route(lines, m) &&
-         pisa_method_read_always(lines, m) && read_attend(lines) && read_phases(lines, m) &&
+         pisa_method_read_always(lines, m) && read_attend(lines) &&
+         pisa_method_read_phases(lines, m) &&
          (!pisa_lines_at(lines, "below") || read_below(lines, m)) && check_method(lines, m);
 }
 

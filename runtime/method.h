@@ -70,7 +70,8 @@ struct pisa_method {
   enum pisa_tail tail;
   enum pisa_mass mass; /* zeroth order for PISA_TAIL_DROP */
   bool union_lists;    /* pairs of lists of 64-row query blocks are ordered for one walk (ABI.md) */
-  int64_t dense_below; /* n_k below this is attended densely; 0: never */
+  int64_t dense_below; /* n_k below this is attended densely, of PISA_PYRAMID in phase prefill; 0:
+                          never */
 
   /* Block selection, family PISA_PYRAMID: query is 1, key is |leaf|, budget PISA_BUDGET_KEEP with
      |keep| compiled in, tail PISA_TAIL_DROP. */
@@ -84,10 +85,15 @@ struct pisa_method {
   int query_tile;                       /* queries that leaf_score multiplies at once */
   int64_t flat_below;                   /* n_k below this is selected flat; 0: never */
 
-  /* Both families. */
+  /* Both families; piecewise: decode where it is dense and causal, pages without prefill. */
   bool prefill, decode; /* phases there are kernels for */
   int page;             /* tokens of a page of k and v; 0: no pages */
 };
+
+/* Keys of a block of the kernels dense and dense_edge. */
+static inline int pisa_dense_key(const struct pisa_method *method) {
+  return method->family == PISA_PYRAMID ? PISA_DENSE_KEY : method->key;
+}
 
 static inline bool pisa_reduces_mass(const struct pisa_method *method) {
   return method->reduce == PISA_REDUCE_MASS || method->reduce == PISA_REDUCE_MAX_MASS;

@@ -1,5 +1,5 @@
-/* select.h: block selection (family PISA_PYRAMID): what a call is checked for beside what shape.h
-   says, and the numbers of docs/ABI.md section 6 that follow from its sizes. */
+/* select.h: block selection (family PISA_PYRAMID) and decoding: what a call is checked for beside
+   what shape.h says, and the numbers of docs/ABI.md section 6 that follow from its sizes. */
 #ifndef PISA_RUNTIME_SELECT_H
 #define PISA_RUNTIME_SELECT_H
 
@@ -9,9 +9,12 @@
 pisa_status pisa_select_sizes(const struct pisa_method *method, const pisa_attention *call,
                               struct pisa_shape *out, pisa_error *error);
 
-/* The fields that only block selection has, on any other call: they must be zero. */
-pisa_status pisa_select_unused(const pisa_attention *call, pisa_error *error);
+/* The fields that only block selection has, on a call of another pack: they must be zero, but for
+   the phase and pages of packs that decode. */
+pisa_status pisa_select_unused(const struct pisa_method *method, const pisa_attention *call,
+                               pisa_error *error);
 
+/* Of phase decode of a dense pack all but |splits| is 0. */
 struct pisa_select_numbers {      /* letters as in abi.def; not checked to fit 32 bits */
   int64_t node_rows;              /* P */
   int64_t spans, leaves, parents; /* NS, NL, NP */

@@ -1,5 +1,5 @@
-/* select_launch.c: a checked call that selects blocks in; its kernels onto the stream, with the
-   grids of pyramid.def. All of them depend on sizes alone. */
+/* select_launch.c: a checked call that selects blocks, or decodes, in; its kernels onto the stream,
+   with the grids of pyramid.def. All of them depend on sizes alone. */
 #include "runtime/select_launch.h"
 
 #include "runtime/enqueue.h"
@@ -62,24 +62,25 @@ ENQUEUE(DECODE_MERGE, decode_merge, rows(job))
 
 pisa_status pisa_select_launch(const struct pisa_job *job, unsigned kernels, pisa_error *error) {
   const bool prefill = !job->shape.is_decode, attends = job->shape.attends;
-  const bool walks = prefill && !job->shape.is_flat;
+  const bool selects = !job->shape.dense, builds = prefill && (selects || job->shape.has_pyramid);
+  const bool walks = prefill && selects && !job->shape.is_flat;
   const bool clustered = walks && pisa_is_clustered(job->method);
   const struct {
     bool present;
     unsigned bit;
     pisa_status (*enqueue)(const struct pisa_job *job, pisa_error *error);
   } steps[] = {
-      {prefill, PISA_LAUNCH_PYRAMID, enqueue_pyramid},
-      {prefill, PISA_LAUNCH_PYRAMID_TOP, enqueue_pyramid_top},
+      {builds, PISA_LAUNCH_PYRAMID, enqueue_pyramid},
+      {builds, PISA_LAUNCH_PYRAMID_TOP, enqueue_pyramid_top},
       {walks, PISA_LAUNCH_WALK, enqueue_walk},
       {clustered, PISA_LAUNCH_CLUSTER, enqueue_cluster},
       {clustered, PISA_LAUNCH_SCATTER, enqueue_scatter},
       {clustered, PISA_LAUNCH_LEAF_SCORE, enqueue_leaf_score},
       {clustered, PISA_LAUNCH_PICK, enqueue_pick},
-      {prefill && !walks, PISA_LAUNCH_FLAT, enqueue_flat},
-      {prefill && attends, PISA_LAUNCH_ATTEND_BLOCKS, enqueue_attend_blocks},
+      {prefill && selects && !walks, PISA_LAUNCH_FLAT, enqueue_flat},
+      {prefill && selects && attends, PISA_LAUNCH_ATTEND_BLOCKS, enqueue_attend_blocks},
       {!prefill && job->call.n_new > 0, PISA_LAUNCH_APPEND, enqueue_append},
-      {!prefill, PISA_LAUNCH_DECODE, enqueue_decode},
+      {!prefill && selects, PISA_LAUNCH_DECODE, enqueue_decode},
       {!prefill && attends, PISA_LAUNCH_DECODE_ATTEND, enqueue_decode_attend},
       {!prefill && attends && job->layout.splits > 1, PISA_LAUNCH_DECODE_MERGE,
        enqueue_decode_merge},

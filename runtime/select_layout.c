@@ -38,17 +38,20 @@ size_t pisa_open_offset(const struct pisa_method *method, const struct pisa_shap
   return (size_t)pisa_round_up(rows * method->head_dim * 2, PISA_WORKSPACE_ALIGN);
 }
 
-/* The means, unless the call has its own, and what the walk and the leaf stage leave. */
+/* The means, unless the call has its own, and what the walk and the leaf stage leave. A short call
+   that is dense makes no means but those of its own pyramid. */
 static bool add_prefill(const struct pisa_method *m, const struct pisa_shape *s,
                         struct pisa_workspace *ws) {
-  const bool clustered = pisa_is_clustered(m) && !s->is_flat, mass = pisa_reduces_mass(m);
+  const bool selects = !s->dense, builds = selects || s->has_pyramid;
+  const bool clustered = selects && pisa_is_clustered(m) && !s->is_flat;
+  const bool mass = pisa_reduces_mass(m);
   const int64_t d = m->head_dim, hk = s->kv_heads, rows = hk * s->queries;
   const int64_t listed = clustered ? rows : 0, segments = clustered ? ws->segments : 0;
   const int64_t slots = pisa_score_slots((int)m->keep, m->group, mass);
   const int64_t group = pisa_method_group(m);
-  return pisa_workspace_add(ws, PISA_WORKSPACE_MEANS, s->has_pyramid ? 0 : hk * ws->node_rows, d,
-                            2) &&
-         pisa_workspace_add(ws, PISA_WORKSPACE_SPAN_SUMS, hk * ws->spans, d, 4) &&
+  return pisa_workspace_add(ws, PISA_WORKSPACE_MEANS,
+                            selects && !s->has_pyramid ? hk * ws->node_rows : 0, d, 2) &&
+         pisa_workspace_add(ws, PISA_WORKSPACE_SPAN_SUMS, builds ? hk * ws->spans : 0, d, 4) &&
          pisa_workspace_add(ws, PISA_WORKSPACE_IMAGES, clustered ? hk * ws->leaves : 0, m->key * d,
                             2) &&
          pisa_workspace_add(ws, PISA_WORKSPACE_KEPT, listed, m->keep, 4) &&
@@ -65,8 +68,8 @@ static bool add_prefill(const struct pisa_method *m, const struct pisa_shape *s,
 static bool add_attention(const struct pisa_method *m, const struct pisa_shape *s,
                           struct pisa_workspace *ws) {
   const int64_t rows = s->attends ? s->kv_heads * s->queries : 0;
-  const bool is_split = s->is_decode && ws->splits > 1;
-  return pisa_workspace_add(ws, PISA_WORKSPACE_IDS, s->has_blocks ? 0 : rows, m->keep, 4) &&
+  const bool is_split = s->is_decode && ws->splits > 1, has_lists = !s->dense && !s->has_blocks;
+  return pisa_workspace_add(ws, PISA_WORKSPACE_IDS, has_lists ? rows : 0, m->keep, 4) &&
          pisa_workspace_add(ws, PISA_WORKSPACE_PARTIAL, is_split ? rows * ws->splits : 0,
                             pisa_method_group(m) * (m->head_dim + 2), 4);
 }

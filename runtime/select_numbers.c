@@ -10,7 +10,8 @@ enum {
   CHUNK = 16384,       /* query numbers whose rows of q one key head keeps in L2 (2 KB each) */
   MAX_CHUNK = 1 << 24, /* of an entry's 32 bits 8 are the slot */
   MAX_SEGMENTS = 64,   /* of a key head: counters are a row of parents each */
-  MAX_SPLITS = 4       /* of a list: it has few leaves, and parts must be merged */
+  MAX_SPLITS = 4,      /* of a list: it has few leaves, and parts must be merged */
+  SPLIT_KEYS = 128     /* of all keys: a unit of 16 for each of 8 warps */
 };
 
 /* Query numbers of a segment: doubled while there were too many segments. */
@@ -27,8 +28,18 @@ static int64_t splits_of(const struct pisa_method *method, int64_t rows, int sm_
   return pisa_min(splits, method->keep);
 }
 
+/* Parts of all keys, so that the CTAs that fit the multiprocessors (two of D 64, else one) have as
+   much each. */
+static int64_t dense_splits_of(const struct pisa_method *method, const struct pisa_shape *s,
+                               int sm_count) {
+  const int64_t rows = s->kv_heads * s->queries, fit = sm_count * (method->head_dim <= 64 ? 2 : 1);
+  return pisa_min(pisa_max(1, fit / rows), pisa_ceil_div(s->n_k, SPLIT_KEYS));
+}
+
 struct pisa_select_numbers pisa_select_numbers(const struct pisa_method *method,
                                                const struct pisa_shape *s, int sm_count) {
+  if (method->dense)
+    return (struct pisa_select_numbers){.splits = dense_splits_of(method, s, sm_count)};
   const int64_t leaf = method->key, rows = s->kv_heads * s->queries;
   struct pisa_select_numbers n = {
       .node_rows = pisa_node_rows(method, s->batch, s->keys),
@@ -61,7 +72,7 @@ static pisa_status check_count(const struct count *count, pisa_error *error) {
 
 pisa_status pisa_select_limits(const struct pisa_method *method, const struct pisa_shape *s,
                                const struct pisa_limits *limits, pisa_error *error) {
-  if (s->is_decode && !s->has_pyramid)
+  if (s->is_decode && !s->has_pyramid && !method->dense)
     return pisa_fail(error, PISA_INVALID_ARGUMENT,
                      "pyramid is NULL: on a GPU phase decode reads what prefill left there");
   const struct count queries = {"heads * queries", s->heads, s->queries};
@@ -69,7 +80,7 @@ pisa_status pisa_select_limits(const struct pisa_method *method, const struct pi
   if (status)
     return status;
   const struct pisa_select_numbers n = pisa_select_numbers(method, s, limits->sm_count);
-  const bool clustered = pisa_is_clustered(method) && !s->is_decode && !s->is_flat;
+  const bool clustered = pisa_is_clustered(method) && !s->is_decode && !s->is_flat && !s->dense;
   const struct count counts[] = {
       {"kv_heads * spans", s->kv_heads, n.spans},
       {"kv_heads * leaves", s->kv_heads, n.leaves},

@@ -74,7 +74,8 @@ static pisa_status check_decode(const struct pisa_method *method, const pisa_att
   return PISA_OK;
 }
 
-static pisa_status check_phase(const struct pisa_method *method, const pisa_attention *call,
+/* One that the pack was built for. */
+static pisa_status check_built(const struct pisa_method *method, const pisa_attention *call,
                                pisa_error *error) {
   if (call->phase != PISA_PREFILL && call->phase != PISA_DECODE)
     return pisa_fail(error, PISA_INVALID_ARGUMENT,
@@ -83,7 +84,15 @@ static pisa_status check_phase(const struct pisa_method *method, const pisa_atte
   if (!(is_decode ? method->decode : method->prefill))
     return pisa_fail(error, PISA_UNSUPPORTED, "phase is %s, but the pack was built without it",
                      is_decode ? "decode" : "prefill");
-  if (is_decode)
+  return PISA_OK;
+}
+
+static pisa_status check_phase(const struct pisa_method *method, const pisa_attention *call,
+                               pisa_error *error) {
+  pisa_status status = check_built(method, call, error);
+  if (status)
+    return status;
+  if (call->phase == PISA_DECODE)
     return check_decode(method, call, error);
   if (call->n_new != 0 || call->append_completed)
     return pisa_fail(error, PISA_INVALID_ARGUMENT,
@@ -105,6 +114,7 @@ pisa_status pisa_select_sizes(const struct pisa_method *method, const pisa_atten
     return status;
   s->is_packed = call->q_starts != NULL;
   s->is_decode = call->phase == PISA_DECODE;
+  s->dense = !s->is_decode && !s->is_packed && call->n_k < method->dense_below;
   s->is_flat = method->flat || call->n_k < method->flat_below;
   s->attends = call->o.data != NULL;
   s->has_blocks = call->blocks != NULL;
@@ -113,11 +123,13 @@ pisa_status pisa_select_sizes(const struct pisa_method *method, const pisa_atten
     s->queries = s->n_q;
     s->keys = s->n_k;
   }
-  s->k = s->kept = method->keep;
+  s->k = s->kept = s->dense ? s->nt : method->keep;
+  s->uniform = s->dense && !call->k_lengths;
   return PISA_OK;
 }
 
-pisa_status pisa_select_unused(const pisa_attention *call, pisa_error *error) {
+pisa_status pisa_select_unused(const struct pisa_method *method, const pisa_attention *call,
+                               pisa_error *error) {
   const struct {
     const char *name;
     bool is_set;
@@ -125,10 +137,10 @@ pisa_status pisa_select_unused(const pisa_attention *call, pisa_error *error) {
       {"worth", call->worth},
       {"q_starts", call->q_starts},
       {"k_starts", call->k_starts},
-      {"pages", call->pages},
-      {"page_columns", call->page_columns},
+      {"pages", call->pages && !method->page},
+      {"page_columns", call->page_columns && !method->page},
       {"pyramid", call->pyramid},
-      {"phase", call->phase},
+      {"phase", call->phase && !method->decode},
       {"n_new", call->n_new},
       {"append_completed", call->append_completed},
   };
@@ -137,5 +149,6 @@ pisa_status pisa_select_unused(const pisa_attention *call, pisa_error *error) {
       return pisa_fail(error, PISA_INVALID_ARGUMENT,
                        "%s is set, but the pack is not of method pyramid: it must be %s",
                        fields[i].name, i < 4 || i == 5 ? "NULL" : "0");
-  return PISA_OK;
+  pisa_status status = check_built(method, call, error);
+  return status ? status : check_pages(method, call, error);
 }

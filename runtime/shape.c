@@ -150,13 +150,15 @@ static void derive_lists(const struct pisa_method *method, const pisa_attention 
 
 static pisa_status piecewise_sizes(const struct pisa_method *method, const pisa_attention *call,
                                    struct pisa_shape *shape, pisa_error *error) {
-  pisa_status status = pisa_select_unused(call, error);
+  pisa_status status = pisa_select_unused(method, call, error);
   if (!status)
     status = check_budget(method, call, error);
   if (!status)
     status = check_lists(method, call, shape, error);
   if (status)
     return status;
+  shape->is_decode = call->phase == PISA_DECODE;
+  shape->attends = true;
   shape->quota = pisa_quota(method, call->density, call->keep);
   derive_lists(method, call, shape);
   return PISA_OK;

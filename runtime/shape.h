@@ -21,7 +21,8 @@ struct pisa_shape { /* valid by construction */
   int64_t nt_q; /* NTq = ceil(n_q / query) */
   int64_t nq_s; /* NQS = ceil(n_q / key): sub-blocks, of which a query block has query / key */
   int64_t vb;   /* VB = max(NT, G * NQS): blocks of a kv head that the statistics kernel walks */
-  bool dense;   /* every block is read exactly: the method is dense, or n_k is below dense_below */
+  bool dense;   /* every block is read exactly: the method is dense, or n_k is below dense_below (in
+                   phase prefill, without q_starts) */
   struct pisa_quota quota; /* blocks to read in a sequence; unused when dense or with |lists| */
   int64_t k;       /* of n_k keys; NT when dense, n_listed with |lists|, 0 with a threshold */
   int64_t kept;    /* most entries of a list: the extent of |blocks|; NT when dense */
@@ -29,9 +30,9 @@ struct pisa_shape { /* valid by construction */
   float scale;     /* multiplies q.k; 1/sqrt(D) is filled in */
   int64_t queries; /* of all sequences: T of block selection */
   int64_t keys;    /* room of all sequences together */
+  bool is_decode;  /* phase decode */
   /* block selection: */
   bool is_packed;   /* sequences lie one behind the other (q_starts, k_starts) */
-  bool is_decode;   /* phase decode */
   bool is_flat;     /* prefill: all visible leaves are candidates */
   bool attends;     /* attention follows: the call has an o */
   bool has_blocks;  /* the call has blocks, */
@@ -42,8 +43,8 @@ struct pisa_shape { /* valid by construction */
    is zero. All functions below take a complete call. */
 pisa_status pisa_call_read(const pisa_attention *call, pisa_attention *out, pisa_error *error);
 
-/* Checks sizes, density, keep, scale, n_listed, phase and what goes together; k_lengths and lists,
-   and of packs that select blocks o.data, blocks, pyramid, starts and pages, are tested for NULL.
+/* Checks sizes, density, keep, scale, n_listed, phase and what goes together; k_lengths, lists and
+   pages, and of packs that select blocks o.data, blocks, pyramid and starts, are tested for NULL.
    Other pointers and strides are not looked at. */
 pisa_status pisa_shape_sizes(const struct pisa_method *method, const pisa_attention *call,
                              struct pisa_shape *out, pisa_error *error);

@@ -159,6 +159,15 @@ static pisa_status check_overlaps(const struct regions *regions, pisa_error *err
   return PISA_OK;
 }
 
+/* A call that is dense for its length alone makes no lists. */
+static pisa_status check_short(const char *name, const struct pisa_method *method,
+                               const struct pisa_shape *s, pisa_error *error) {
+  return pisa_fail(error, PISA_INVALID_ARGUMENT,
+                   "%s must be NULL: below %" PRId64
+                   " tokens this pack makes no block lists, n_k is %" PRId64,
+                   name, method->dense_below, s->n_k);
+}
+
 static pisa_status check_blocks(const struct pisa_method *method, const pisa_attention *call,
                                 const struct pisa_shape *s, struct regions *regions,
                                 pisa_error *error) {
@@ -167,16 +176,13 @@ static pisa_status check_blocks(const struct pisa_method *method, const pisa_att
     return pisa_fail(error, PISA_INVALID_ARGUMENT,
                      "blocks must be NULL: the pack is dense and has no block lists");
   if (call->blocks && s->dense)
-    return pisa_fail(error, PISA_INVALID_ARGUMENT,
-                     "blocks must be NULL: below %" PRId64
-                     " tokens this pack makes no block lists, n_k is %" PRId64,
-                     method->dense_below, s->n_k);
+    return check_short("blocks", method, s, error);
   if (call->blocks && !pisa_multiply(s->nt_q, s->kept, &entries))
     return pisa_fail(error, PISA_INVALID_ARGUMENT, "blocks reaches beyond the address space");
   return check_words("blocks", call->blocks, s->bh, entries, true, regions, error);
 }
 
-/* The arrays of 4-byte elements: lse, blocks, k_lengths, lists. */
+/* The arrays of 4-byte elements: lse, blocks, k_lengths, pages, lists. */
 static pisa_status check_words_piecewise(const struct pisa_method *method,
                                          const pisa_attention *call, const struct pisa_shape *s,
                                          struct regions *regions, pisa_error *error) {
@@ -186,6 +192,8 @@ static pisa_status check_words_piecewise(const struct pisa_method *method,
     status = check_blocks(method, call, s, regions, error);
   if (!status)
     status = check_words("k_lengths", call->k_lengths, s->batch, 1, false, regions, error);
+  if (!status)
+    status = check_words("pages", call->pages, s->batch, call->page_columns, false, regions, error);
   if (!status && call->lists && !pisa_multiply(s->nt_q, call->n_listed, &entries))
     return pisa_fail(error, PISA_INVALID_ARGUMENT, "lists reaches beyond the address space");
   return status ? status : check_words("lists", call->lists, s->bh, entries, false, regions, error);
@@ -203,8 +211,15 @@ static pisa_status check_pyramid(const struct pisa_method *method, const pisa_at
 }
 
 /* What a call that selects blocks asks for. */
-static pisa_status check_wishes(const pisa_attention *call, const struct pisa_shape *s,
-                                pisa_error *error) {
+static pisa_status check_wishes(const struct pisa_method *method, const pisa_attention *call,
+                                const struct pisa_shape *s, pisa_error *error) {
+  if (s->dense && (call->blocks || call->worth))
+    return check_short(call->blocks ? "blocks" : "worth", method, s, error);
+  if (s->dense && !s->attends)
+    return pisa_fail(error, PISA_INVALID_ARGUMENT,
+                     "o.data is NULL, but below %" PRId64
+                     " tokens this pack selects nothing, n_k is %" PRId64,
+                     method->dense_below, s->n_k);
   if (!s->attends && !call->blocks)
     return pisa_fail(error, PISA_INVALID_ARGUMENT,
                      "o.data and blocks are both NULL: nothing is asked for");
@@ -215,10 +230,11 @@ static pisa_status check_wishes(const pisa_attention *call, const struct pisa_sh
 }
 
 /* The same of block selection: a list per query and key/value head. */
-static pisa_status check_words_select(const pisa_attention *call, const struct pisa_shape *s,
-                                      struct regions *r, pisa_error *error) {
+static pisa_status check_words_select(const struct pisa_method *method, const pisa_attention *call,
+                                      const struct pisa_shape *s, struct regions *r,
+                                      pisa_error *error) {
   const int64_t rows = s->kv_heads * s->queries, ends = s->batch + 1;
-  pisa_status status = check_wishes(call, s, error);
+  pisa_status status = check_wishes(method, call, s, error);
   if (!status)
     status = check_words("lse", call->lse, s->heads, s->queries, true, r, error);
   if (!status)
@@ -240,7 +256,7 @@ static pisa_status check_small(const struct pisa_method *method, const pisa_atte
                                pisa_error *error) {
   if (method->family != PISA_PYRAMID)
     return check_words_piecewise(method, call, s, regions, error);
-  pisa_status status = check_words_select(call, s, regions, error);
+  pisa_status status = check_words_select(method, call, s, regions, error);
   return status ? status : check_pyramid(method, call, regions, error);
 }
 

@@ -64,7 +64,7 @@ static int64_t list_entries(const struct pisa_method *method, const struct pisa_
 pisa_status pisa_workspace_layout(const struct pisa_method *method, const struct pisa_shape *s,
                                   int sm_count, struct pisa_workspace *out, pisa_error *error) {
   memset(out, 0, sizeof *out);
-  if (method->family == PISA_PYRAMID)
+  if (method->family == PISA_PYRAMID || s->is_decode)
     return pisa_select_layout(method, s, sm_count, out, error);
   if (s->dense)
     return PISA_OK;

@@ -46,7 +46,7 @@ struct pisa_workspace {
   struct {
     size_t offset, size; /* bytes; size 0: the method has no such part */
   } parts[PISA_N_WORKSPACE_PARTS];
-  size_t bytes;        /* of all parts, a multiple of 256; 0 when dense */
+  size_t bytes;        /* of all parts, a multiple of 256; 0 when dense, but for phase decode */
   int32_t stat_ctas;   /* grid of the statistics kernel: min(SMs, BHk * VB) */
   int32_t stat_blocks; /* VB = max(NT, G * NQS) */
   int32_t row_tiles;   /* ceil(NTq / 16) */
@@ -76,7 +76,7 @@ size_t pisa_open_offset(const struct pisa_method *method, const struct pisa_shap
  * overflow. */
 pisa_status pisa_workspace_layout(const struct pisa_method *method, const struct pisa_shape *shape,
                                   int sm_count, struct pisa_workspace *out, pisa_error *error);
-/* The same of block selection alone. |out| is zero. */
+/* The same of block selection and of phase decode alone. |out| is zero. */
 pisa_status pisa_select_layout(const struct pisa_method *method, const struct pisa_shape *shape,
                                int sm_count, struct pisa_workspace *out, pisa_error *error);
 /* Appends a part of |rows| x |columns| x |bytes|; false when the size overflows. */

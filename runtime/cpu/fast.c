@@ -114,8 +114,8 @@ static void load_block(void *context, int thread, int64_t j) {
   (void)thread;
   for (int64_t t = j * p->key; t < j * p->key + length; t++) {
     float *k = head->k + t / TILE_KEYS * D * TILE_KEYS + t % TILE_KEYS, *v = head->v + t * D;
-    cpu_widen_row(p->type, (size_t)D, cpu_row(&p->k, head->b, head->kv_head, t), row);
-    cpu_widen_row(p->type, (size_t)D, cpu_row(&p->v, head->b, head->kv_head, t), v);
+    cpu_widen_row(p->type, (size_t)D, cpu_key_row(p, &p->k, head->b, head->kv_head, t), row);
+    cpu_widen_row(p->type, (size_t)D, cpu_key_row(p, &p->v, head->b, head->kv_head, t), v);
     for (int d = 0; d < D; d++) {
       k[d * TILE_KEYS] = row[d];
       k_sum[d] += (double)row[d];

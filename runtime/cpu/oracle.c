@@ -14,16 +14,25 @@ static double *doubles(int64_t n) {
   return calloc((size_t)n + 1, sizeof(double));
 }
 
-static double *widen_head(const struct cpu_problem *p, const pisa_tensor *tensor, int64_t b,
-                          int64_t h, int64_t n) {
-  double *out = doubles(n * p->head_dim); /* [n, D] */
-  if (!out)
-    return NULL;
-  for (int64_t row = 0; row < n; row++) {
-    const uint16_t *in = cpu_row(tensor, b, h, row);
-    for (int d = 0; d < p->head_dim; d++)
-      out[row * p->head_dim + d] = (double)cpu_widen(p->type, in[d]);
-  }
+static void widen_row(const struct cpu_problem *p, const uint16_t *in, double *out) {
+  for (int d = 0; d < p->head_dim; d++)
+    out[d] = (double)cpu_widen(p->type, in[d]);
+}
+
+/* [Nq, D] */
+static double *widen_queries(const struct cpu_problem *p, int64_t b, int64_t h) {
+  double *out = doubles(p->n_q * p->head_dim);
+  for (int64_t row = 0; out && row < p->n_q; row++)
+    widen_row(p, cpu_row(&p->q, b, h, row), out + row * p->head_dim);
+  return out;
+}
+
+/* [Nk, D] of k or v */
+static double *widen_keys(const struct cpu_problem *p, const pisa_tensor *tensor, int64_t b,
+                          int64_t hk) {
+  double *out = doubles(p->n_k * p->head_dim);
+  for (int64_t row = 0; out && row < p->n_k; row++)
+    widen_row(p, cpu_key_row(p, tensor, b, hk, row), out + row * p->head_dim);
   return out;
 }
 
@@ -32,9 +41,9 @@ bool oracle_head_init(struct oracle_head *head, const struct cpu_problem *proble
   int64_t hk = cpu_kv_head(problem, h);
   assert(!problem->lengths); /* a sequence: cpu_sequence */
   head->problem = problem;
-  head->q = widen_head(problem, &problem->q, b, h, problem->n_q);
-  head->k = widen_head(problem, &problem->k, b, hk, problem->n_k);
-  head->v = widen_head(problem, &problem->v, b, hk, problem->n_k);
+  head->q = widen_queries(problem, b, h);
+  head->k = widen_keys(problem, &problem->k, b, hk);
+  head->v = widen_keys(problem, &problem->v, b, hk);
   return head->q && head->k && head->v;
 }
 

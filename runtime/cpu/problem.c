@@ -80,6 +80,9 @@ void cpu_problem_init(struct cpu_problem *problem, const struct pisa_method *met
                                   .n_q = shape->n_q,
                                   .n_k = shape->n_k,
                                   .lengths = call->k_lengths,
+                                  .pages = call->pages,
+                                  .page_columns = call->page_columns,
+                                  .page = method->page,
                                   .scale = (double)shape->scale,
                                   .q = call->q,
                                   .k = call->k,
@@ -206,4 +209,11 @@ double cpu_round_square(const struct cpu_problem *problem, double q) {
 uint16_t *cpu_row(const pisa_tensor *tensor, int64_t b, int64_t h, int64_t n) {
   return (uint16_t *)tensor->data + b * tensor->stride[0] + h * tensor->stride[1] +
          n * tensor->stride[2];
+}
+
+const uint16_t *cpu_key_row(const struct cpu_problem *p, const pisa_tensor *tensor, int64_t b,
+                            int64_t kv_head, int64_t n) {
+  if (!p->pages)
+    return cpu_row(tensor, b, kv_head, n);
+  return cpu_row(tensor, p->pages[b * p->page_columns + n / p->page], kv_head, n % p->page);
 }

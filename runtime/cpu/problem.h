@@ -40,6 +40,9 @@ struct cpu_problem {
   /* call */
   int64_t batch, heads, kv_heads, n_q, n_k;
   const int32_t *lengths; /* [B] keys of each sequence, clamped to 0 .. n_k; NULL: n_k each */
+  const int32_t *pages;   /* [B, page_columns] where k and v are pages of |page| tokens, or NULL */
+  int64_t page_columns;
+  int page;
   int64_t density_num, density_den; /* k = max(1, floor(num NT / den)); num 0: k = keep */
   int64_t keep;
   double scale;           /* multiplies q.k */
@@ -93,5 +96,8 @@ double cpu_round_variance(const struct cpu_problem *problem, double variance);
 double cpu_round_square(const struct cpu_problem *problem, double q);
 /* First element of row |n| of [B, H, N, D]. */
 uint16_t *cpu_row(const pisa_tensor *tensor, int64_t b, int64_t h, int64_t n);
+/* The same of key |n| of k or v, in its page where there are pages. */
+const uint16_t *cpu_key_row(const struct cpu_problem *problem, const pisa_tensor *tensor, int64_t b,
+                            int64_t kv_head, int64_t n);
 
 #endif

@@ -32,6 +32,9 @@ static pisa_status run_piecewise(const struct pisa_method *method, const struct 
                                  const pisa_attention *call, const pisa_cpu_options *options,
                                  pisa_error *error) {
   struct cpu_problem problem;
+  pisa_status status = call->pages ? select_check_pages(method, shape, call, error) : PISA_OK;
+  if (status)
+    return status;
   cpu_problem_init(&problem, method, shape, call);
   const struct cpu_job job = {.problem = &problem,
                               .oracle = options->oracle != 0,

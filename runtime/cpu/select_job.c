@@ -65,11 +65,11 @@ static pisa_status check_starts(const char *name, const int32_t *starts, int64_t
                    "%s must ascend from 0 to the number of rows, %" PRId64, name, rows);
 }
 
-static pisa_status check_pages(const struct select_job *job, pisa_error *error) {
-  const pisa_attention *call = job->call;
-  for (int64_t b = 0; b < call->batch; b++) {
-    int64_t used = pisa_ceil_div(sequence_of(job, b).keys, job->method->page);
-    for (int64_t i = 0; i < used; i++)
+pisa_status select_check_pages(const struct pisa_method *method, const struct pisa_shape *s,
+                               const pisa_attention *call, pisa_error *error) {
+  for (int64_t b = 0; b < s->batch; b++) {
+    int64_t keys = call->k_lengths ? pisa_min(call->k_lengths[b], s->n_k) : s->n_k;
+    for (int64_t i = 0; i * method->page < keys; i++)
       if (call->pages[b * call->page_columns + i] < 0)
         return pisa_fail(error, PISA_INVALID_ARGUMENT,
                          "pages[%" PRId64 ", %" PRId64 "] is %d, must not be negative", b, i,
@@ -87,7 +87,7 @@ static pisa_status check_tables(const struct select_job *job, pisa_error *error)
   if (!status && job->shape->is_packed)
     status = check_starts("k_starts", call->k_starts, call->batch, call->n_k, error);
   if (!status && job->method->page)
-    status = check_pages(job, error);
+    status = select_check_pages(job->method, job->shape, call, error);
   return status;
 }
 
@@ -149,8 +149,9 @@ static void attend(const struct run *run, const struct lane *lane, int64_t i, in
                                    .scale = run->selection.scale};
   const int64_t h = run->kv_head * run->selection.heads + g;
   double lse;
-  attend_blocks(&head, lane->q + g * m->head_dim, head.n - run->sequence.queries + i, lane->list,
-                m->keep, lane->o, &lse);
+  const int32_t *list = job->shape->dense ? NULL : lane->list;
+  attend_blocks(&head, lane->q + g * m->head_dim, head.n - run->sequence.queries + i, list, m->keep,
+                lane->o, &lse);
   uint16_t *o = query_row(run, &job->call->o, h, i);
   for (int d = 0; d < m->head_dim; d++)
     o[d] = cpu_narrow(m->type, (float)lane->o[d]);
@@ -187,17 +188,25 @@ static void run_query(void *context, int thread, int64_t i) {
   for (int g = 0; g < heads; g++)
     widen_row(run, query_row(run, &run->job->call->q, run->kv_head * heads + g, i),
               lane->q + (int64_t)g * d);
-  bool ok = select_leaves(&run->selection, &run->pyramid, lane->q,
-                          run->sequence.keys - run->sequence.queries + i, run->selection.keep,
-                          lane->list, lane->worth, &n);
+  const bool dense = run->job->shape->dense; /* a short call */
+  bool ok = dense || select_leaves(&run->selection, &run->pyramid, lane->q,
+                                   run->sequence.keys - run->sequence.queries + i,
+                                   run->selection.keep, lane->list, lane->worth, &n);
   for (int g = 0; ok && run->job->shape->attends && g < heads; g++)
     attend(run, lane, i, g);
-  if (ok)
+  if (ok && !dense)
     store(run, lane, i);
   report(run, ok);
 }
 
 /* ---- all of them ---- */
+
+/* Dense calls need means for their pyramid alone. */
+static bool build_pyramid(struct run *run) {
+  if (run->job->shape->dense && !run->job->call->pyramid)
+    return true;
+  return pyramid_build(&run->pyramid, run->k, run->sequence.keys);
+}
 
 /* Prefill writes all there is; decode with nothing new leaves it as it is. */
 static void write_pyramid(const struct run *run) {
@@ -211,8 +220,7 @@ static bool run_head(struct run *run) {
   const struct select_job *job = run->job;
   run->k = widen_keys(run, &job->call->k);
   run->v = job->shape->attends ? widen_keys(run, &job->call->v) : NULL;
-  bool ok = run->k && (run->v || !job->shape->attends) &&
-            pyramid_build(&run->pyramid, run->k, run->sequence.keys);
+  bool ok = run->k && (run->v || !job->shape->attends) && build_pyramid(run);
   if (ok) {
     write_pyramid(run);
     cpu_parallel(run->threads, run->sequence.queries, run_query, run);

@@ -23,6 +23,10 @@ struct select_job {
    PISA_OUT_OF_MEMORY. */
 pisa_status select_job_run(const struct select_job *job, pisa_error *error);
 
+/* PISA_INVALID_ARGUMENT where a page that keys lie in is negative; any checked call with pages. */
+pisa_status select_check_pages(const struct pisa_method *method, const struct pisa_shape *shape,
+                               const pisa_attention *call, pisa_error *error);
+
 /* Where a sequence and its rows lie (runtime/pyramid.def). */
 struct select_sequence {
   int64_t index;   /* b */
