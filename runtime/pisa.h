@@ -147,12 +147,17 @@ typedef struct pisa_attention {
   int64_t n_listed; /* 1 to NT where |lists| is set; else 0 */
 
   /* Block selection (method pyramid; arXiv 2609.31093) and decoding. Everything from here on must
-     be zero for other packs. For packs of this method density must be 0, keep 0 or the spec's,
-     lists NULL. The G query heads of a key head share a list of leaves for every query, so |blocks|
-     is [B, Hk, Nq, kept], ascending, then -1; kept is the spec's keep. With o.data NULL the call
-     only selects: v and o are not looked at, lse must be NULL and |blocks| must be set. Query row i
-     stands at token t = n_b - Nq + i of a sequence with n_b keys, and with mask causal reads tokens
-     0 .. t; where t < 0 it reads nothing: blocks -1, o = 0, lse = -infinity. */
+     be zero for other packs, but for |phase| of dense packs with phase decode, and |pages| and
+     |page_columns| of those with pages. For packs of this method density must be 0, keep 0 or the
+     spec's, lists NULL. The G query heads of a key head share a list of leaves for every query, so
+     |blocks| is [B, Hk, Nq, kept], ascending, then -1; kept is the spec's keep. With o.data NULL
+     the call only selects: v and o are not looked at, lse must be NULL and |blocks| must be set.
+     Query row i stands at token t = n_b - Nq + i of a sequence with n_b keys, and with mask causal
+     reads tokens 0 .. t; where t < 0 it reads nothing: blocks -1, o = 0, lse = -infinity.
+
+     A call of phase prefill that `below N tokens use dense` makes dense reads every key that it
+     sees: blocks and worth must be NULL, o must be there; its pyramid is written all the same. With
+     q_starts no call is dense (the host does not know its lengths), nor is one of phase decode. */
   float *worth; /* NULL, or like |blocks|: score of each leaf over all heads, natural log for the
                    sums, +infinity where it was kept unranked, -infinity behind the last */
   /* NULL, or both [B + 1] on the device, ascending from 0 to the number of rows (which only
@@ -172,7 +177,8 @@ typedef struct pisa_attention {
      pisa_cpu_run makes the means anew from k, and writes them here too. */
   void *pyramid;
   int phase;     /* PISA_PREFILL, or PISA_DECODE for a few queries at the end of cached sequences;
-                    one that the pack was built for */
+                    one that the pack was built for. Of a dense pack: the same result, by kernels
+                    that share the keys of few queries */
   int64_t n_new; /* decode: the last n_new keys of each sequence, 0 to |leaf|, are not in |pyramid|
                     yet. 0 with k_starts: such sequences cannot grow */
   int append_completed; /* decode, mask causal: store a node with its last token only. Same
@@ -190,16 +196,16 @@ pisa_status pisa_pyramid_size(const pisa_pack *pack, int variant, const pisa_att
 /* "kept", the most key blocks that a query block of this call may read exactly, the last extent of
    |blocks|: k, or the size of the largest always-set where that is more; a bound on them with
    |k_lengths| (which is only tested for NULL); n_listed with |lists|; NT with a threshold and for
-   dense calls; the spec's keep for packs that select blocks. Other pointers and strides are not
-   looked at. */
+   dense calls; else the spec's keep for packs that select blocks. Other pointers and strides are
+   not looked at. */
 pisa_status pisa_kept_blocks(const pisa_pack *pack, int variant, const pisa_attention *call,
                              int64_t *out, pisa_error *error);
 
 /* Bytes of device memory a call of this shape needs (256-byte aligned; contents need no
    initialisation, and nothing survives between calls). Depends on the shape, the budget and the
-   device; never on data. 0 for dense calls. k_lengths and lists, and of packs that select blocks
-   o.data, blocks, pyramid, pages and starts, are tested for NULL; other pointers and strides of
-   |call| are not looked at. */
+   device; never on data. 0 for dense calls that neither decode nor write a pyramid. k_lengths and
+   lists, and of packs that select blocks o.data, blocks, pyramid, pages and starts, are tested for
+   NULL; other pointers and strides of |call| are not looked at. */
 pisa_status pisa_workspace_size(const pisa_module *module, const pisa_attention *call,
                                 size_t *out_bytes, pisa_error *error);
 
