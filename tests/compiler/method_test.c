@@ -73,6 +73,18 @@ void kernel_attend_blocks(struct ir *k, const struct plan_pyramid *plan) {
   note(k, &plan->attend_blocks);
 }
 
+void kernel_csr_count(struct ir *k, const struct plan_pyramid *plan) {
+  note(k, &plan->csr_count);
+}
+
+void kernel_csr_scan(struct ir *k, const struct plan_pyramid *plan) {
+  note(k, &plan->csr_scan);
+}
+
+void kernel_csr_fill(struct ir *k, const struct plan_pyramid *plan) {
+  note(k, &plan->csr_fill);
+}
+
 void kernel_append(struct ir *k, const struct plan_pyramid *plan) {
   note(k, &plan->append);
 }
@@ -148,7 +160,8 @@ static void selections(struct context *context, struct text *method) {
   text_clear(method);
   runs(context, &spec,
        "pisa_pyramid pisa_pyramid_top pisa_walk pisa_cluster pisa_scatter pisa_leaf_score "
-       "pisa_pick pisa_attend_blocks pisa_append pisa_decode pisa_decode_attend "
+       "pisa_pick pisa_csr_count pisa_csr_scan pisa_csr_fill pisa_attend_blocks pisa_append "
+       "pisa_decode pisa_decode_attend "
        "pisa_decode_merge ",
        method);
   CHECK(strstr(method->data, "[\"tokens first 1\", \"previous\", \"current\"]"));
@@ -159,15 +172,22 @@ static void selections(struct context *context, struct text *method) {
   spec.below.kind = BELOW_FLAT;
   spec.below.tokens = 4096;
   text_clear(method);
-  runs(context, &spec, "pisa_pyramid pisa_pyramid_top pisa_flat pisa_walk pisa_attend_blocks ",
+  runs(context, &spec,
+       "pisa_pyramid pisa_pyramid_top pisa_flat pisa_walk pisa_csr_count pisa_csr_scan "
+       "pisa_csr_fill pisa_attend_blocks ",
        method);
   CHECK(strstr(method->data, "below = 4096") && strstr(method->data, "\"fused\""));
   spec.route.kind = ROUTE_FLAT;
   spec.below.kind = BELOW_NEVER;
-  runs(context, &spec, "pisa_pyramid pisa_pyramid_top pisa_flat pisa_attend_blocks ", method);
+  runs(context, &spec,
+       "pisa_pyramid pisa_pyramid_top pisa_flat pisa_csr_count pisa_csr_scan pisa_csr_fill "
+       "pisa_attend_blocks ",
+       method);
   spec.below.kind = BELOW_DENSE;
   runs(context, &spec,
-       "pisa_pyramid pisa_pyramid_top pisa_flat pisa_attend_blocks pisa_dense_edge ", method);
+       "pisa_pyramid pisa_pyramid_top pisa_flat pisa_csr_count pisa_csr_scan pisa_csr_fill "
+       "pisa_attend_blocks pisa_dense_edge ",
+       method);
   CHECK(strstr(method->data, "\"pisa.attend_below\""));
 }
 

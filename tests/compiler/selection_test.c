@@ -65,9 +65,9 @@ static int kernels_of(const struct plan *plan) {
 /* Leaves in the walk where they cannot be scored in clusters; the plan says why. */
 static void stages(struct arena *arena) {
   struct spec spec = spec_of();
-  CHECK(kernels_of(plan_of(arena, &spec)) == 8);
+  CHECK(kernels_of(plan_of(arena, &spec)) == 11);
   spec.leaf_stage = LEAF_FUSED;
-  CHECK(kernels_of(plan_of(arena, &spec)) == 4);
+  CHECK(kernels_of(plan_of(arena, &spec)) == 7);
   CHECK(plan_of(arena, &spec)->n_rejections == 0);
   spec.leaf_stage = LEAF_AUTOMATIC;
   spec.pyramid.group = 4;
@@ -82,7 +82,7 @@ static void stages(struct arena *arena) {
   CHECK(!plan_of(arena, &spec)->pyramid.clustered);
   spec.route.kind = ROUTE_FLAT;
   plan = plan_of(arena, &spec);
-  CHECK(plan->pyramid.flat && kernels_of(plan) == 4 && plan->n_rejections == 0);
+  CHECK(plan->pyramid.flat && kernels_of(plan) == 7 && plan->n_rejections == 0);
 }
 
 static int limits(struct arena *arena, const struct spec *spec) {

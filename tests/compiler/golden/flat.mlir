@@ -12,6 +12,9 @@ module @flat
        reduce = "lse", score = "mean"}
       : (!pisa.tensor<"B, H, Nq, D", bf16>, !pisa.tensor<"B, Hk, Nk, D", bf16>,
         !pisa.tensor<"Hk, P, D", bf16>) -> !pisa.tensor<"B, Hk, Nq, K", i32>
+  %csr:2 = "pisa.csr"(%chosen)
+      : (!pisa.tensor<"B, Hk, Nq, K", i32>)
+      -> (!pisa.tensor<"Hk, NL + 1", i32>, !pisa.tensor<"Hk, K T", i32>)
   %out:2 = "pisa.attend_blocks"(%qkv#0, %qkv#1, %qkv#2, %chosen)
       : (!pisa.tensor<"B, H, Nq, D", bf16>, !pisa.tensor<"B, Hk, Nk, D", bf16>,
         !pisa.tensor<"B, Hk, Nk, D", bf16>, !pisa.tensor<"B, Hk, Nq, K", i32>)

@@ -30,6 +30,9 @@ module @walk
        score = "lse"}
       : (!pisa.tensor<"R, K", i32>, !pisa.tensor<"R, slots, G", f32>) ->
         !pisa.tensor<"B, Hk, Nq, K", i32>
+  %csr:2 = "pisa.csr"(%chosen_1)
+      : (!pisa.tensor<"B, Hk, Nq, K", i32>)
+      -> (!pisa.tensor<"Hk, NL + 1", i32>, !pisa.tensor<"Hk, K T", i32>)
   %out:2 = "pisa.attend_blocks"(%qkv#0, %qkv#1, %qkv#2, %chosen_1)
       : (!pisa.tensor<"B, H, Nq, D", bf16>, !pisa.tensor<"B, Hk, Nk, D", bf16>,
         !pisa.tensor<"B, Hk, Nk, D", bf16>, !pisa.tensor<"B, Hk, Nq, K", i32>)
