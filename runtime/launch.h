@@ -24,7 +24,11 @@ enum { /* kernels of a call, in their order on the stream */
        PISA_LAUNCH_DECODE = 1 << 14,
        PISA_LAUNCH_DECODE_ATTEND = 1 << 15,
        PISA_LAUNCH_DECODE_MERGE = 1 << 16,
-       PISA_LAUNCH_ALL = (1 << 17) - 1
+       /* prefill, between pick or flat and attend_blocks */
+       PISA_LAUNCH_CSR_COUNT = 1 << 17,
+       PISA_LAUNCH_CSR_SCAN = 1 << 18,
+       PISA_LAUNCH_CSR_FILL = 1 << 19,
+       PISA_LAUNCH_ALL = (1 << 20) - 1
 };
 
 /* pisa_launch with only the kernels whose bit is set in |kernels|; the workspace must hold what the

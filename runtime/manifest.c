@@ -9,10 +9,10 @@
 #include "runtime/manifest_method.h"
 
 const char *const pisa_kernel_names[PISA_N_KERNELS] = {
-    "statistics",    "residual",   "route",      "attend",        "attend_edge",
-    "dense",         "dense_edge", "pyramid",    "pyramid_top",   "walk",
-    "cluster",       "scatter",    "leaf_score", "pick",          "flat",
-    "attend_blocks", "append",     "decode",     "decode_attend", "decode_merge"};
+    "statistics",    "residual", "route",       "attend",        "attend_edge", "dense",
+    "dense_edge",    "pyramid",  "pyramid_top", "walk",          "cluster",     "scatter",
+    "leaf_score",    "pick",     "flat",        "csr_count",     "csr_scan",    "csr_fill",
+    "attend_blocks", "append",   "decode",      "decode_attend", "decode_merge"};
 
 enum {
   MAX_VARIANTS = 4096,
@@ -133,6 +133,9 @@ static bool wants_pyramid_kernel(const struct pisa_method *method, enum pisa_ker
   switch (id) {
   case PISA_KERNEL_PYRAMID:
   case PISA_KERNEL_PYRAMID_TOP:
+  case PISA_KERNEL_CSR_COUNT:
+  case PISA_KERNEL_CSR_SCAN:
+  case PISA_KERNEL_CSR_FILL:
   case PISA_KERNEL_ATTEND_BLOCKS:
     return method->prefill;
   case PISA_KERNEL_WALK:

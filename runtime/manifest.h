@@ -24,7 +24,10 @@ enum pisa_kernel_id {
   PISA_KERNEL_SCATTER,
   PISA_KERNEL_LEAF_SCORE,
   PISA_KERNEL_PICK,
-  PISA_KERNEL_FLAT, /* route flat, or `below N tokens use flat` */
+  PISA_KERNEL_FLAT,      /* route flat, or `below N tokens use flat` */
+  PISA_KERNEL_CSR_COUNT, /* for calls that ask for csr_* */
+  PISA_KERNEL_CSR_SCAN,
+  PISA_KERNEL_CSR_FILL,
   PISA_KERNEL_ATTEND_BLOCKS,
   PISA_KERNEL_APPEND, /* phase decode: */
   PISA_KERNEL_DECODE,

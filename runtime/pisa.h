@@ -184,6 +184,16 @@ typedef struct pisa_attention {
   int append_completed; /* decode, mask causal: store a node with its last token only. Same
                            selections while the current leaf is always read, fewer bytes. One
                            pyramid: one way */
+  /* NULL, or both, prefill alone: the lists turned around, for work that goes by keys (a backward
+     pass, attention that keeps keys in place); compressed rows of a [Hk, leaves, queries] matrix.
+     Leaf j of sequence b has the number floor(k_begin / leaf) + b + j of NL = floor(keys / leaf) +
+     B, k_begin = b n_k and keys = B n_k, or k_begin = k_starts[b] and keys = n_k; numbers that no
+     leaf has have no queries. Query row i has the number b Nq + i, or q_starts[b] + i. The queries
+     of key head h that list leaf l are entries csr_offsets[h, l] to csr_offsets[h, l + 1] - 1 of
+     csr_queries[h], ascending; entries behind csr_offsets[h, NL] are not written. All query numbers
+     times |kept| must be below 2^31. blocks may be NULL where o.data is set. */
+  int32_t *csr_offsets; /* [Hk, NL + 1] */
+  int32_t *csr_queries; /* [Hk, B Nq kept], or with starts [Hk, Nq kept] */
 } pisa_attention;
 
 enum { PISA_PREFILL = 0, PISA_DECODE = 1 };
@@ -204,18 +214,19 @@ pisa_status pisa_kept_blocks(const pisa_pack *pack, int variant, const pisa_atte
 /* Bytes of device memory a call of this shape needs (256-byte aligned; contents need no
    initialisation, and nothing survives between calls). Depends on the shape, the budget and the
    device; never on data. 0 for dense calls that neither decode nor write a pyramid. k_lengths and
-   lists, and of packs that select blocks o.data, blocks, pyramid, pages and starts, are tested for
-   NULL; other pointers and strides of |call| are not looked at. */
+   lists, and of packs that select blocks o.data, blocks, pyramid, pages, starts and csr_*, are
+   tested for NULL; other pointers and strides of |call| are not looked at. */
 pisa_status pisa_workspace_size(const pisa_module *module, const pisa_attention *call,
                                 size_t *out_bytes, pisa_error *error);
 
 /* Enqueues the whole method on |stream| (a CUstream / cudaStream_t; NULL is the legacy default
    stream): statistics, routing and attention, or pyramid, selection and attention. No allocation,
    no synchronisation, no host reads: capturable in a CUDA graph. Every shape, stride, alignment and
-   size is checked before anything is enqueued; the address ranges of o, lse, blocks, worth, pyramid
-   and workspace must not overlap each other or the inputs, k_lengths, lists, starts and pages among
-   them. Needs the context that |module| was loaded into to be current. Calls that may run at the
-   same time need workspaces of their own. Same input, same bits out. */
+   size is checked before anything is enqueued; the address ranges of o, lse, blocks, worth,
+   pyramid, csr_offsets, csr_queries and workspace must not overlap each other or the inputs,
+   k_lengths, lists, starts and pages among them. Needs the context that |module| was loaded into to
+   be current. Calls that may run at the same time need workspaces of their own. Same input, same
+   bits out. */
 pisa_status pisa_launch(const pisa_module *module, const pisa_attention *call, void *workspace,
                         size_t workspace_bytes, void *stream, pisa_error *error);
 

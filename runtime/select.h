@@ -20,7 +20,8 @@ struct pisa_select_numbers {      /* letters as in abi.def; not checked to fit 3
   int64_t spans, leaves, parents; /* NS, NL, NP */
   int64_t chunk, segments;        /* NSEG */
   int64_t item_room;
-  int64_t splits; /* of decode_attend */
+  int64_t splits;                  /* of decode_attend */
+  int64_t csr_chunk, csr_segments; /* of a key head */
 };
 struct pisa_select_numbers pisa_select_numbers(const struct pisa_method *method,
                                                const struct pisa_shape *shape, int sm_count);

@@ -169,6 +169,38 @@ void pisa_fill_flat(const struct pisa_job *job, struct pisa_flat_args *args) {
   };
 }
 
+void pisa_fill_csr_count(const struct pisa_job *job, struct pisa_csr_count_args *args) {
+  *args = (struct pisa_csr_count_args){
+      SEQUENCE(job),
+      .ids = ids(job),
+      .counts = part(job, PISA_WORKSPACE_CSR_COUNTS),
+      .chunk = job->layout.csr_chunk,
+      .leaves = job->layout.leaves,
+  };
+}
+
+void pisa_fill_csr_scan(const struct pisa_job *job, struct pisa_csr_scan_args *args) {
+  *args = (struct pisa_csr_scan_args){
+      SEQUENCE(job),
+      .counts = part(job, PISA_WORKSPACE_CSR_COUNTS),
+      .begins = part(job, PISA_WORKSPACE_CSR_BEGINS),
+      .offsets = address(job->call.csr_offsets),
+      .segments = job->layout.csr_segments,
+      .leaves = job->layout.leaves,
+  };
+}
+
+void pisa_fill_csr_fill(const struct pisa_job *job, struct pisa_csr_fill_args *args) {
+  *args = (struct pisa_csr_fill_args){
+      SEQUENCE(job),
+      .ids = ids(job),
+      .begins = part(job, PISA_WORKSPACE_CSR_BEGINS),
+      .members = address(job->call.csr_queries),
+      .chunk = job->layout.csr_chunk,
+      .leaves = job->layout.leaves,
+  };
+}
+
 void pisa_fill_attend_blocks(const struct pisa_job *job, struct pisa_attend_blocks_args *args) {
   *args = (struct pisa_attend_blocks_args){
       SEQUENCE(job),

@@ -28,6 +28,15 @@ struct pisa_pick_args {
 struct pisa_flat_args {
   PISA_FLAT_ARGS(PISA_FIELD)
 };
+struct pisa_csr_count_args {
+  PISA_CSR_COUNT_ARGS(PISA_FIELD)
+};
+struct pisa_csr_scan_args {
+  PISA_CSR_SCAN_ARGS(PISA_FIELD)
+};
+struct pisa_csr_fill_args {
+  PISA_CSR_FILL_ARGS(PISA_FIELD)
+};
 struct pisa_attend_blocks_args {
   PISA_ATTEND_BLOCKS_ARGS(PISA_FIELD)
 };
@@ -53,6 +62,9 @@ void pisa_fill_scatter(const struct pisa_job *job, struct pisa_scatter_args *arg
 void pisa_fill_leaf_score(const struct pisa_job *job, struct pisa_leaf_score_args *args);
 void pisa_fill_pick(const struct pisa_job *job, struct pisa_pick_args *args);
 void pisa_fill_flat(const struct pisa_job *job, struct pisa_flat_args *args);
+void pisa_fill_csr_count(const struct pisa_job *job, struct pisa_csr_count_args *args);
+void pisa_fill_csr_scan(const struct pisa_job *job, struct pisa_csr_scan_args *args);
+void pisa_fill_csr_fill(const struct pisa_job *job, struct pisa_csr_fill_args *args);
 void pisa_fill_attend_blocks(const struct pisa_job *job, struct pisa_attend_blocks_args *args);
 void pisa_fill_append(const struct pisa_job *job, struct pisa_append_args *args);
 void pisa_fill_decode(const struct pisa_job *job, struct pisa_decode_args *args);

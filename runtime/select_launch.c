@@ -60,6 +60,9 @@ ENQUEUE(DECODE, decode, rows(job))
 ENQUEUE(DECODE_ATTEND, decode_attend, rows(job) * job->layout.splits)
 ENQUEUE(DECODE_MERGE, decode_merge, rows(job))
 
+ENQUEUE(CSR_COUNT, csr_count, job->shape.kv_heads * job->layout.csr_segments)
+ENQUEUE(CSR_SCAN, csr_scan, job->shape.kv_heads)
+ENQUEUE(CSR_FILL, csr_fill, job->shape.kv_heads * job->layout.csr_segments)
 pisa_status pisa_select_launch(const struct pisa_job *job, unsigned kernels, pisa_error *error) {
   const bool prefill = !job->shape.is_decode, attends = job->shape.attends;
   const bool selects = !job->shape.dense, builds = prefill && (selects || job->shape.has_pyramid);
@@ -84,6 +87,9 @@ pisa_status pisa_select_launch(const struct pisa_job *job, unsigned kernels, pis
       {!prefill && attends, PISA_LAUNCH_DECODE_ATTEND, enqueue_decode_attend},
       {!prefill && attends && job->layout.splits > 1, PISA_LAUNCH_DECODE_MERGE,
        enqueue_decode_merge},
+      {job->shape.has_csr, PISA_LAUNCH_CSR_COUNT, enqueue_csr_count},
+      {job->shape.has_csr, PISA_LAUNCH_CSR_SCAN, enqueue_csr_scan},
+      {job->shape.has_csr, PISA_LAUNCH_CSR_FILL, enqueue_csr_fill},
   };
   pisa_status status = PISA_OK;
   for (size_t i = 0; i < sizeof steps / sizeof *steps && !status; i++)

@@ -65,11 +65,19 @@ static bool add_prefill(const struct pisa_method *m, const struct pisa_shape *s,
          pisa_workspace_add(ws, PISA_WORKSPACE_FORCED, mass ? listed : 0, group, 4);
 }
 
+/* Counters that lists are turned around with. */
+static bool add_csr(const struct pisa_shape *s, struct pisa_workspace *ws) {
+  const int64_t segments = s->has_csr ? s->kv_heads * ws->csr_segments : 0;
+  return pisa_workspace_add(ws, PISA_WORKSPACE_CSR_COUNTS, segments, ws->leaves, 4) &&
+         pisa_workspace_add(ws, PISA_WORKSPACE_CSR_BEGINS, segments, ws->leaves, 4);
+}
+
 static bool add_attention(const struct pisa_method *m, const struct pisa_shape *s,
                           struct pisa_workspace *ws) {
   const int64_t rows = s->attends ? s->kv_heads * s->queries : 0;
   const bool is_split = s->is_decode && ws->splits > 1, has_lists = !s->dense && !s->has_blocks;
   return pisa_workspace_add(ws, PISA_WORKSPACE_IDS, has_lists ? rows : 0, m->keep, 4) &&
+         add_csr(s, ws) &&
          pisa_workspace_add(ws, PISA_WORKSPACE_PARTIAL, is_split ? rows * ws->splits : 0,
                             pisa_method_group(m) * (m->head_dim + 2), 4);
 }
@@ -86,6 +94,8 @@ pisa_status pisa_select_layout(const struct pisa_method *method, const struct pi
   out->segments = (int32_t)n.segments;
   out->item_room = (int32_t)n.item_room;
   out->splits = (int32_t)n.splits;
+  out->csr_chunk = (int32_t)n.csr_chunk;
+  out->csr_segments = (int32_t)n.csr_segments;
   if ((s->is_decode || add_prefill(method, s, out)) && add_attention(method, s, out))
     return PISA_OK;
   memset(out, 0, sizeof *out);

@@ -48,7 +48,9 @@ struct pisa_select_numbers pisa_select_numbers(const struct pisa_method *method,
       .parents = s->keys / (leaf * method->group) + s->batch,
       .chunk = chunk_of(s),
       .splits = splits_of(method, rows, sm_count),
+      .csr_chunk = pisa_csr_chunk(s->queries),
   };
+  n.csr_segments = pisa_ceil_div(s->queries, n.csr_chunk);
   n.segments = pisa_ceil_div(s->queries, n.chunk) * s->kv_heads;
   n.item_room = pisa_item_room(n.parents, method->keep, n.chunk, method->query_tile);
   return n;
@@ -88,7 +90,8 @@ pisa_status pisa_select_limits(const struct pisa_method *method, const struct pi
       {"batch * page_columns", s->batch, method->page ? s->n_k / method->page : 0},
       {"segments * parents", n.segments, clustered ? n.parents : 0},
       {"segments * items", n.segments, clustered ? n.item_room : 0},
-      {"kv_heads * queries * splits", s->kv_heads * s->queries, s->is_decode ? n.splits : 1}};
+      {"kv_heads * queries * splits", s->kv_heads * s->queries, s->is_decode ? n.splits : 1},
+      {"queries * keep", s->queries, s->has_csr ? method->keep : 1}};
   if (clustered && n.segments > PISA_MAX_SEGMENTS)
     return pisa_fail(error, PISA_UNSUPPORTED,
                      "kv_heads * queries is %" PRId64 " * %" PRId64 ", in chunks of at most %d "

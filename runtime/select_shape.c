@@ -74,6 +74,17 @@ static pisa_status check_decode(const struct pisa_method *method, const pisa_att
   return PISA_OK;
 }
 
+static pisa_status check_csr(const pisa_attention *call, pisa_error *error) {
+  if (!call->csr_offsets != !call->csr_queries)
+    return pisa_fail(error, PISA_INVALID_ARGUMENT, "%s is NULL, but %s is not: set both or neither",
+                     call->csr_offsets ? "csr_queries" : "csr_offsets",
+                     call->csr_offsets ? "csr_offsets" : "csr_queries");
+  if (call->csr_offsets && call->phase == PISA_DECODE)
+    return pisa_fail(error, PISA_INVALID_ARGUMENT,
+                     "csr_offsets and csr_queries must be NULL in phase decode");
+  return PISA_OK;
+}
+
 /* One that the pack was built for. */
 static pisa_status check_built(const struct pisa_method *method, const pisa_attention *call,
                                pisa_error *error) {
@@ -110,6 +121,8 @@ pisa_status pisa_select_sizes(const struct pisa_method *method, const pisa_atten
     status = check_pages(method, call, error);
   if (!status)
     status = check_phase(method, call, error);
+  if (!status)
+    status = check_csr(call, error);
   if (status)
     return status;
   s->is_packed = call->q_starts != NULL;
@@ -119,6 +132,7 @@ pisa_status pisa_select_sizes(const struct pisa_method *method, const pisa_atten
   s->attends = call->o.data != NULL;
   s->has_blocks = call->blocks != NULL;
   s->has_pyramid = call->pyramid != NULL;
+  s->has_csr = call->csr_offsets != NULL;
   if (s->is_packed) {
     s->queries = s->n_q;
     s->keys = s->n_k;
@@ -140,6 +154,8 @@ pisa_status pisa_select_unused(const struct pisa_method *method, const pisa_atte
       {"pages", call->pages && !method->page},
       {"page_columns", call->page_columns && !method->page},
       {"pyramid", call->pyramid},
+      {"csr_offsets", call->csr_offsets},
+      {"csr_queries", call->csr_queries},
       {"phase", call->phase && !method->decode},
       {"n_new", call->n_new},
       {"append_completed", call->append_completed},
@@ -148,7 +164,7 @@ pisa_status pisa_select_unused(const struct pisa_method *method, const pisa_atte
     if (fields[i].is_set)
       return pisa_fail(error, PISA_INVALID_ARGUMENT,
                        "%s is set, but the pack is not of method pyramid: it must be %s",
-                       fields[i].name, i < 4 || i == 5 ? "NULL" : "0");
-  pisa_status status = check_built(method, call, error);
+                       fields[i].name, i < 4 || (i > 4 && i < 8) ? "NULL" : "0");
+  pisa_status status = method->decode ? check_built(method, call, error) : PISA_OK;
   return status ? status : check_pages(method, call, error);
 }

@@ -12,15 +12,17 @@
 
 enum { MAX_STRUCT_SIZE = 4096 };
 
-/* The struct as it was before k_lengths, and before worth, is still taken. A caller built against a
+/* The struct as it was before k_lengths, worth and csr_offsets is still taken. A caller built against a
    newer pisa.h may pass a longer one, if what we do not know is zero. */
 pisa_status pisa_call_read(const pisa_attention *call, pisa_attention *out, pisa_error *error) {
   const size_t first_size = offsetof(pisa_attention, k_lengths);
   const size_t second_size = offsetof(pisa_attention, worth);
+  const size_t third_size = offsetof(pisa_attention, csr_offsets);
   if (!call)
     return pisa_fail(error, PISA_INVALID_ARGUMENT, "call is NULL");
   size_t size = call->struct_size;
-  if ((size < sizeof *call && size != first_size && size != second_size) || size > MAX_STRUCT_SIZE)
+  bool is_older = size == first_size || size == second_size || size == third_size;
+  if ((size < sizeof *call && !is_older) || size > MAX_STRUCT_SIZE)
     return pisa_fail(error, PISA_INVALID_ARGUMENT,
                      "struct_size is %zu, must be sizeof(pisa_attention) = %zu", size,
                      sizeof *call);

@@ -36,7 +36,8 @@ struct pisa_shape { /* valid by construction */
   bool is_flat;     /* prefill: all visible leaves are candidates */
   bool attends;     /* attention follows: the call has an o */
   bool has_blocks;  /* the call has blocks, */
-  bool has_pyramid; /* a pyramid of its own */
+  bool has_pyramid; /* a pyramid of its own, */
+  bool has_csr;     /* csr_offsets and csr_queries */
 };
 
 /* Checks struct_size and copies |call|: what a caller built against an older pisa.h does not have
@@ -44,7 +45,8 @@ struct pisa_shape { /* valid by construction */
 pisa_status pisa_call_read(const pisa_attention *call, pisa_attention *out, pisa_error *error);
 
 /* Checks sizes, density, keep, scale, n_listed, phase and what goes together; k_lengths, lists and
-   pages, and of packs that select blocks o.data, blocks, pyramid and starts, are tested for NULL.
+   pages, and of packs that select blocks o.data, blocks, worth, pyramid, starts and csr_*, are
+   tested for NULL.
    Other pointers and strides are not looked at. */
 pisa_status pisa_shape_sizes(const struct pisa_method *method, const pisa_attention *call,
                              struct pisa_shape *out, pisa_error *error);

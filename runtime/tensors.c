@@ -29,8 +29,8 @@ struct region { /* bytes [begin, end) of an argument */
 };
 
 /* q, k, v, o, lse, blocks, k_lengths, lists or worth, workspace; q_starts, k_starts or pages;
-   pyramid */
-enum { MAX_REGIONS = 12 };
+   pyramid; csr_offsets, csr_queries */
+enum { MAX_REGIONS = 14 };
 struct regions {
   struct region list[MAX_REGIONS];
   int n;
@@ -213,8 +213,12 @@ static pisa_status check_pyramid(const struct pisa_method *method, const pisa_at
 /* What a call that selects blocks asks for. */
 static pisa_status check_wishes(const struct pisa_method *method, const pisa_attention *call,
                                 const struct pisa_shape *s, pisa_error *error) {
-  if (s->dense && (call->blocks || call->worth))
-    return check_short(call->blocks ? "blocks" : "worth", method, s, error);
+  const char *lists = call->blocks  ? "blocks"
+                      : call->worth ? "worth"
+                      : s->has_csr  ? "csr_offsets"
+                                    : NULL;
+  if (s->dense && lists)
+    return check_short(lists, method, s, error);
   if (s->dense && !s->attends)
     return pisa_fail(error, PISA_INVALID_ARGUMENT,
                      "o.data is NULL, but below %" PRId64
@@ -227,6 +231,17 @@ static pisa_status check_wishes(const struct pisa_method *method, const pisa_att
     return pisa_fail(error, PISA_INVALID_ARGUMENT,
                      "lse is set, but o.data is NULL: a call that only selects has no softmax");
   return PISA_OK;
+}
+
+/* The lists turned around. */
+static pisa_status check_csr(const struct pisa_method *method, const pisa_attention *call,
+                             const struct pisa_shape *s, struct regions *r, pisa_error *error) {
+  const int64_t leaves = s->keys / method->key + s->batch;
+  pisa_status status =
+      check_words("csr_offsets", call->csr_offsets, s->kv_heads, leaves + 1, true, r, error);
+  return status ? status
+                : check_words("csr_queries", call->csr_queries, s->kv_heads * s->queries, s->kept,
+                              true, r, error);
 }
 
 /* The same of block selection: a list per query and key/value head. */
@@ -247,6 +262,8 @@ static pisa_status check_words_select(const struct pisa_method *method, const pi
     status = check_words("q_starts", call->q_starts, ends, 1, false, r, error);
   if (!status)
     status = check_words("k_starts", call->k_starts, ends, 1, false, r, error);
+  if (!status)
+    status = check_csr(method, call, s, r, error);
   return status ? status
                 : check_words("pages", call->pages, s->batch, call->page_columns, false, r, error);
 }

@@ -15,11 +15,11 @@ enum {
 };
 
 const char *const pisa_workspace_names[PISA_N_WORKSPACE_PARTS] = {
-    "q_mean",    "k_mean",         "v_mean",          "h_norm2", "h_part",
-    "h_sum",     "k_variance",     "lists",           "masks",   "counts",
-    "shared",    "means",          "span_sums",       "images",  "kept",
-    "positions", "cluster_counts", "cluster_offsets", "items",   "n_items",
-    "entries",   "scores",         "forced",          "ids",     "partial"};
+    "q_mean",     "k_mean",     "v_mean",  "h_norm2",   "h_part",         "h_sum",
+    "k_variance", "lists",      "masks",   "counts",    "shared",         "means",
+    "span_sums",  "images",     "kept",    "positions", "cluster_counts", "cluster_offsets",
+    "items",      "n_items",    "entries", "scores",    "forced",         "ids",
+    "csr_counts", "csr_begins", "partial"};
 
 bool pisa_workspace_add(struct pisa_workspace *ws, enum pisa_workspace_id id, int64_t rows,
                         int64_t columns, int64_t bytes) {

@@ -34,8 +34,10 @@ enum pisa_workspace_id {
   PISA_WORKSPACE_ENTRIES,         /* uint32 [NSEG, K chunk] */
   PISA_WORKSPACE_SCORES,          /* float [R, slots], with mass [R, slots, G] */
   PISA_WORKSPACE_FORCED,          /* float [R, G], with mass */
-  PISA_WORKSPACE_IDS,     /* int32 [R, K], where attention follows and the call has no blocks */
-  PISA_WORKSPACE_PARTIAL, /* float [R, splits, G, D + 2]: attention in phase decode */
+  PISA_WORKSPACE_IDS,        /* int32 [R, K], where attention follows and the call has no blocks */
+  PISA_WORKSPACE_CSR_COUNTS, /* int32 [NSEG, NL], with csr; segments of pisa_csr_chunk queries */
+  PISA_WORKSPACE_CSR_BEGINS, /* the same */
+  PISA_WORKSPACE_PARTIAL,    /* float [R, splits, G, D + 2]: attention in phase decode */
   PISA_N_WORKSPACE_PARTS
 };
 extern const char *const pisa_workspace_names[PISA_N_WORKSPACE_PARTS]; /* "q_mean", ... */
@@ -59,7 +61,8 @@ struct pisa_workspace {
   int32_t spans, leaves, parents; /* NS, NL, NP */
   int32_t chunk, segments;        /* NSEG */
   int32_t item_room;
-  int32_t splits; /* of decode_attend */
+  int32_t splits;                  /* of decode_attend */
+  int32_t csr_chunk, csr_segments; /* of a key head */
 };
 
 /* Rows of the means of a key head, P of abi.def: |keys| is the room of all |batch| sequences. */

@@ -26,6 +26,7 @@ struct run {
   int64_t kv_head;
   double *k, *v; /* [keys, D] */
   struct pyramid pyramid;
+  int32_t *ids;       /* the call's blocks, or lists to be turned around, or NULL */
   struct lane *lanes; /* [threads] */
   int threads;
   pthread_mutex_t lock; /* of the three below */
@@ -35,7 +36,7 @@ struct run {
 
 /* ---- the call ---- */
 
-static struct select_sequence sequence_of(const struct select_job *job, int64_t b) {
+struct select_sequence select_sequence_at(const struct select_job *job, int64_t b) {
   const pisa_attention *call = job->call;
   const struct pisa_shape *s = job->shape;
   if (s->is_packed)
@@ -164,8 +165,8 @@ static void store(const struct run *run, const struct lane *lane, int64_t i) {
   const int64_t keep = run->selection.keep;
   const int64_t at = output_row(run, run->job->shape->kv_heads, run->kv_head, i) * keep;
   for (int64_t e = 0; e < keep; e++) {
-    if (call->blocks)
-      call->blocks[at + e] = lane->list[e];
+    if (run->ids)
+      run->ids[at + e] = lane->list[e];
     if (call->worth)
       call->worth[at + e] = (float)lane->worth[e];
   }
@@ -234,11 +235,23 @@ static bool run_heads(struct run *run) {
   const struct pisa_shape *s = run->job->shape;
   for (int64_t b = 0; b < s->batch; b++)
     for (run->kv_head = 0; run->kv_head < s->kv_heads; run->kv_head++) {
-      run->sequence = sequence_of(run->job, b);
+      run->sequence = select_sequence_at(run->job, b);
       if (!run_head(run))
         return false;
     }
   return true;
+}
+
+static bool run_lists(struct run *run) {
+  const struct pisa_shape *s = run->job->shape;
+  const int64_t entries = s->kv_heads * s->queries * run->selection.keep;
+  int32_t *own = s->has_csr && !run->ids ? malloc((size_t)entries * sizeof *own) : NULL;
+  if (own)
+    run->ids = own;
+  bool ok = (!s->has_csr || run->ids) && run_heads(run) &&
+            (!s->has_csr || select_csr_write(run->job, run->ids));
+  free(own);
+  return ok;
 }
 
 static bool lane_init(struct lane *lane, const struct run *run) {
@@ -262,7 +275,7 @@ static bool run_call(struct run *run) {
   bool ok = run->lanes != NULL;
   for (int t = 0; ok && t < run->threads; t++)
     ok = lane_init(&run->lanes[t], run);
-  ok = ok && run_heads(run);
+  ok = ok && run_lists(run);
   for (int t = 0; run->lanes && t < run->threads; t++)
     lane_free(&run->lanes[t]);
   free(run->lanes);
@@ -277,6 +290,7 @@ pisa_status select_job_run(const struct select_job *job, pisa_error *error) {
       .job = job,
       .selection = selection_of_method(m, flat, job->shape->is_decode, (double)job->shape->scale),
       .pyramid = pyramid_of(m->type, m->head_dim, m->key, m->group),
+      .ids = job->call->blocks,
       .threads = cpu_threads(job->threads),
       .total = job->shape->kv_heads * job->shape->queries};
   pisa_status status = check_tables(job, error);

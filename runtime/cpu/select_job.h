@@ -35,6 +35,12 @@ struct select_sequence {
   int64_t k_begin, room, keys;
 };
 
+struct select_sequence select_sequence_at(const struct select_job *job, int64_t b);
+
+/* Turns lists, rows as those of |blocks|, around: the call's csr_offsets and csr_queries. False: no
+   memory. */
+bool select_csr_write(const struct select_job *job, const int32_t *lists);
+
 /* Writes the nodes of key head |kv_head| of |sequence| that are stored, and open, into the call's
    pyramid. |completed|: only nodes that are full. */
 void select_pyramid_write(const struct select_job *job, const struct select_sequence *sequence,

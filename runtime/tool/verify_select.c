@@ -114,11 +114,24 @@ static struct pisa_module module_for(const struct select_case *test, const pisa_
   return copy;
 }
 
+/* The queries of each leaf, of lists that are right. */
+static pisa_status run_csr(const struct verify_session *s, const struct select_call *call,
+                           struct attempt *attempt, pisa_error *error) {
+  if (call->test->steps || call->shape.dense || attempt->result.n_failures > 0)
+    return PISA_OK;
+  verify_watch(s);
+  pisa_status status = select_compare_csr(call, attempt->outputs.blocks, &attempt->result, error);
+  verify_unwatch();
+  return status;
+}
+
 static pisa_status attempt_code(const struct verify_session *s, struct select_call *call,
                                 const struct attempt *other, struct attempt *attempt,
                                 pisa_error *error) {
   pisa_status status = call->test->steps ? select_decode(s, call, &attempt->result, error)
                                          : run_prefill(s, call, other, attempt, error);
+  if (!status)
+    status = run_csr(s, call, attempt, error);
   const struct verify_result *r = &attempt->result;
   double limit = verify_limits_of(call->module->method.type).o_rel;
   if (!status && !(verify_o_rel(r) <= limit))

@@ -8,6 +8,7 @@
        verify_select_memory.c .... device memory between guard zones
        verify_select_compare.c ... a call against the oracle, on all cores:
        verify_select_means.c, verify_select_list.c, verify_select_attention.c
+       verify_select_csr.c ....... the queries of each leaf, against the lists
        verify_select_walk.c ...... one list against the oracle's walk, which may lose near ties
        verify_select_decode.c .... sequences that grow token by token
        verify_select_report.c .... rows of the table, JSON lines
@@ -199,6 +200,10 @@ bool select_all_poison(const void *bytes, size_t n);
 /* Everything in |outputs| against the oracle. False when memory ran out. */
 bool select_compare(const struct select_call *call, const struct select_outputs *outputs,
                     struct verify_result *result);
+/* Two launches more, which ask for the queries of each leaf; |lists| are those of the call, sound.
+ */
+pisa_status select_compare_csr(const struct select_call *call, const int32_t *lists,
+                               struct verify_result *result, pisa_error *error);
 /* The method of |call| as the oracle takes it. */
 struct selection select_of(const struct select_call *call);
 

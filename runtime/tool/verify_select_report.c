@@ -46,6 +46,9 @@ static unsigned reached(const struct select_call *call) {
   const struct pisa_method *m = &call->module->method;
   unsigned kernels =
       1U << PISA_KERNEL_PYRAMID | 1U << PISA_KERNEL_PYRAMID_TOP | 1U << PISA_KERNEL_ATTEND_BLOCKS;
+  if (!call->test->steps)
+    kernels |=
+        1U << PISA_KERNEL_CSR_COUNT | 1U << PISA_KERNEL_CSR_SCAN | 1U << PISA_KERNEL_CSR_FILL;
   if (m->flat || call->test->below)
     kernels |= 1U << PISA_KERNEL_FLAT;
   else

@@ -76,6 +76,8 @@ class Attention(Structure):
         ("phase", c_int),
         ("n_new", c_int64),
         ("append_completed", c_int),
+        ("csr_offsets", c_void_p),
+        ("csr_queries", c_void_p),
     ]
 
 

@@ -324,6 +324,9 @@ static const enum kind scatter_kinds[] = {PISA_SCATTER_ARGS(X)};
 static const enum kind leaf_score_kinds[] = {PISA_LEAF_SCORE_ARGS(X)};
 static const enum kind pick_kinds[] = {PISA_PICK_ARGS(X)};
 static const enum kind flat_kinds[] = {PISA_FLAT_ARGS(X)};
+static const enum kind csr_count_kinds[] = {PISA_CSR_COUNT_ARGS(X)};
+static const enum kind csr_scan_kinds[] = {PISA_CSR_SCAN_ARGS(X)};
+static const enum kind csr_fill_kinds[] = {PISA_CSR_FILL_ARGS(X)};
 static const enum kind attend_blocks_kinds[] = {PISA_ATTEND_BLOCKS_ARGS(X)};
 static const enum kind append_kinds[] = {PISA_APPEND_ARGS(X)};
 static const enum kind decode_kinds[] = {PISA_DECODE_ARGS(X)};
@@ -348,6 +351,9 @@ static const struct {
     KERNEL(LEAF_SCORE, leaf_score),
     KERNEL(PICK, pick),
     KERNEL(FLAT, flat),
+    KERNEL(CSR_COUNT, csr_count),
+    KERNEL(CSR_SCAN, csr_scan),
+    KERNEL(CSR_FILL, csr_fill),
     KERNEL(ATTEND_BLOCKS, attend_blocks),
     KERNEL(APPEND, append),
     KERNEL(DECODE, decode),

@@ -93,6 +93,20 @@ static void check_prefill(void) {
   REFUSED(scale, -1, "scale is -1");
   REFUSED(heads, 6, "heads / kv_heads is 6 / 2");
   REFUSED(n_k, 0, "n_k is 0");
+  REFUSED(csr_offsets, at(9), "csr_queries is NULL, but csr_offsets is not");
+  REFUSED(csr_queries, at(9), "csr_offsets is NULL, but csr_queries is not");
+  pisa_attention turned = call;
+  turned.csr_offsets = at(9);
+  turned.csr_queries = at(10);
+  CHECK_OK(check(method, &turned), error);
+  turned.csr_queries = turned.csr_offsets + HK * (B * NK / 64 + B + 1); /* just behind */
+  CHECK_OK(check(method, &turned), error);
+  turned.csr_queries--;
+  CHECK_FAILS(check(method, &turned), PISA_INVALID_ARGUMENT, error,
+              "csr_offsets overlaps csr_queries in memory");
+  turned.csr_queries = turned.blocks - HK * B * NQ * 8 + 1;
+  CHECK_FAILS(check(method, &turned), PISA_INVALID_ARGUMENT, error,
+              "blocks overlaps csr_queries in memory");
   REFUSED(pyramid, (char *)at(9) + 128, "must be aligned to 256 bytes");
   REFUSED(pyramid, call.k.data, "pyramid overlaps k in memory");
   REFUSED(worth, (float *)call.blocks, "blocks overlaps worth in memory");
@@ -171,6 +185,10 @@ static void check_decode(void) {
   CHECK_OK(limit(method, &call), error);
   call.n_new = 64;
   CHECK_OK(check(method, &call), error);
+  pisa_attention turned = call;
+  turned.csr_offsets = turned.csr_queries = at(10);
+  CHECK_FAILS(check(method, &turned), PISA_INVALID_ARGUMENT, error,
+              "csr_offsets and csr_queries must be NULL in phase decode");
   REFUSED(n_new, 65, "n_new is 65, must be from 0 to 64");
   REFUSED(n_new, -1, "n_new is -1");
   other.mask = PISA_MASK_NONE;
@@ -206,6 +224,10 @@ static void check_piecewise(void) {
   REFUSED(page_columns, 1, "page_columns is set");
   REFUSED(pyramid, at(9), "pyramid is set, but the pack is not of method pyramid: it must be NULL");
   REFUSED(phase, PISA_DECODE, "phase is set, but the pack is not of method pyramid: it must be 0");
+  REFUSED(csr_offsets, at(9),
+          "csr_offsets is set, but the pack is not of method pyramid: it must "
+          "be NULL");
+  REFUSED(csr_queries, at(9), "csr_queries is set");
   REFUSED(n_new, 1, "n_new is set");
   REFUSED(append_completed, 1, "append_completed is set");
   REFUSED(o.data, NULL, "o.data is NULL");
@@ -224,6 +246,16 @@ static void check_limits(void) {
   call.n_q = 1;
   call.n_k = 1 << 14;
   CHECK_FAILS(limit(method, &call), PISA_UNSUPPORTED, error, "kv_heads * leaves is 2 * 4311744512");
+  call = good();
+  call.batch = 1;
+  call.n_q = 1 << 28;
+  call.heads = call.kv_heads = 2;
+  struct pisa_method ungrouped = plain;
+  ungrouped.heads = HK;
+  CHECK_OK(limit(&ungrouped, &call), error);
+  call.csr_offsets = call.csr_queries = at(9);
+  CHECK_FAILS(limit(&ungrouped, &call), PISA_UNSUPPORTED, error,
+              "queries * keep is 268435456 * 8, at most 2147483647 fit");
   call = good();
   call.batch = 1;
   call.heads = 4 * 20000;

@@ -40,6 +40,7 @@ struct layout {
   size_t bytes;
   int64_t means, span_sums, images, kept, positions, counts, offsets, items, n_items, entries,
       scores, forced, ids, partial;
+  int64_t csr_chunk, csr_segments, csr_counts, csr_begins;
 };
 
 static int64_t place(struct layout *l, bool wanted, int64_t bytes) {
@@ -77,6 +78,10 @@ static struct layout lay_out(const pisa_attention *call, bool clustered, bool ma
   l.scores = place(&l, clustered, l.rows * slots * (mass ? G : 1) * 4);
   l.forced = place(&l, clustered && mass, l.rows * G * 4);
   l.ids = place(&l, call->o.data && !call->blocks, l.rows * K * 4);
+  l.csr_chunk = 32 * ceil_div(l.queries, 2048);
+  l.csr_segments = ceil_div(l.queries, l.csr_chunk);
+  l.csr_counts = place(&l, call->csr_offsets, KV_HEADS * l.csr_segments * l.leaves * 4);
+  l.csr_begins = place(&l, call->csr_offsets, KV_HEADS * l.csr_segments * l.leaves * 4);
   l.partial = place(&l, decode && call->o.data && splits > 1, l.rows * splits * G * (DIM + 2) * 4);
   return l;
 }
@@ -227,6 +232,26 @@ static void check_flat(int *i, const pisa_attention *call, const struct layout *
 }
 
 static void check_attend(int *i, const pisa_attention *call, const struct layout *w, int64_t ids,
+static void check_csr(int *i, const pisa_attention *call, const struct layout *w, int64_t ids) {
+  const struct fake_launch *l = next(i, "pisa_csr_count", KV_HEADS * w->csr_segments, call, w);
+  IS(CSR_COUNT, ids, ids);
+  IS(CSR_COUNT, counts, w->csr_counts);
+  IS(CSR_COUNT, chunk, w->csr_chunk);
+  IS(CSR_COUNT, leaves, w->leaves);
+  l = next(i, "pisa_csr_scan", KV_HEADS, call, w);
+  IS(CSR_SCAN, counts, w->csr_counts);
+  IS(CSR_SCAN, begins, w->csr_begins);
+  IS(CSR_SCAN, offsets, pointer(call->csr_offsets));
+  IS(CSR_SCAN, segments, w->csr_segments);
+  IS(CSR_SCAN, leaves, w->leaves);
+  l = next(i, "pisa_csr_fill", KV_HEADS * w->csr_segments, call, w);
+  IS(CSR_FILL, ids, ids);
+  IS(CSR_FILL, begins, w->csr_begins);
+  IS(CSR_FILL, members, pointer(call->csr_queries));
+  IS(CSR_FILL, chunk, w->csr_chunk);
+  IS(CSR_FILL, leaves, w->leaves);
+}
+
                          int64_t batch) {
   const struct fake_launch *l =
       next(i, "pisa_attend_blocks", KV_HEADS * ceil_div(w->queries, 8), call, w);
@@ -266,6 +291,8 @@ static void check_prefill(const pisa_module *module, const pisa_attention *call,
   if (clustered)
     check_clusters(&i, call, &w, ids, batch);
   if (call->o.data)
+  if (call->csr_offsets)
+    check_csr(&i, call, &w, ids);
     check_attend(&i, call, &w, ids, batch);
   CHECK_INT(fake->n_launches(), i);
 }
@@ -293,6 +320,9 @@ static void check_ways(void) {
     pisa_attention call = call_of(cases[i].batch, cases[i].n_q, cases[i].n_k);
     check_prefill(module, &call, cases[i].way);
     call.lse = address(5);
+    call.csr_offsets = address(14);
+    call.csr_queries = address(15);
+    check_prefill(module, &call, cases[i].way);
     call.blocks = address(6);
     call.worth = address(12);
     call.k_lengths = address(8);
@@ -312,6 +342,8 @@ static void check_packed(void) {
   call.k_starts = address(11);
   call.q.stride[0] = -1; /* not used */
   check_prefill(module, &call, CLUSTERED);
+  call.csr_offsets = address(14);
+  call.csr_queries = address(15);
   call.pyramid = address(13);
   check_prefill(module, &call, CLUSTERED);
   pisa_module_unload(module);
@@ -423,12 +455,17 @@ static void check_some(void) {
                {PISA_LAUNCH_LEAF_SCORE, "pisa_leaf_score"},
                {PISA_LAUNCH_PICK, "pisa_pick"},
                {PISA_LAUNCH_ATTEND_BLOCKS, "pisa_attend_blocks"},
+               {PISA_LAUNCH_CSR_COUNT, "pisa_csr_count"},
+               {PISA_LAUNCH_CSR_SCAN, "pisa_csr_scan"},
+               {PISA_LAUNCH_CSR_FILL, "pisa_csr_fill"},
                {PISA_LAUNCH_FLAT, NULL},
                {PISA_LAUNCH_DECODE, NULL},
                {PISA_LAUNCH_ATTEND, NULL}};
   size_t bytes = 0;
   pisa_module *module = load_module(&(struct sample_spec){.pyramid = SIZES});
-  const pisa_attention call = call_of(2, 100, 3000);
+  pisa_attention call = call_of(2, 100, 3000);
+  call.csr_offsets = address(14);
+  call.csr_queries = address(15);
   CHECK_OK(pisa_workspace_size(module, &call, &bytes, &error), error);
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     fake->reset();
