@@ -53,6 +53,8 @@ static void append_select_kernels(struct buffer *b, const struct sample_spec *sp
   const char *route = or_default(spec->select, "pyramid clustered"), *phases = spec->phases;
   bool prefill = !phases || strstr(phases, "prefill"), decode = !phases || strstr(phases, "decode");
   bool flat = !strncmp(route, "flat", 4), clustered = !flat && strstr(route, "clustered");
+  bool below = prefill && spec->below, dense_below = below && strstr(spec->below, "use=dense");
+  bool causal = !spec->shape || strstr(spec->shape, "mask=causal");
   const struct {
     const char *name;
     bool present;
@@ -65,7 +67,7 @@ static void append_select_kernels(struct buffer *b, const struct sample_spec *sp
       {"scatter", prefill && clustered, 256, 0},
       {"leaf_score", prefill && clustered, 512, 132000},
       {"pick", prefill && clustered, 256, 0},
-      {"flat", prefill && (flat || spec->below), 128, 20000},
+      {"flat", (prefill && flat) || (below && !dense_below), 128, 20000},
       {"csr_count", prefill, 1024, 65536},
       {"csr_scan", prefill, 1024, 128},
       {"csr_fill", prefill, 256, 131072},
@@ -79,6 +81,17 @@ static void append_select_kernels(struct buffer *b, const struct sample_spec *sp
     if (kernels[i].present)
       append(b, "kernel %s entry=pisa_%s threads=%d smem=%d registers=96 spill=0\n",
              kernels[i].name, kernels[i].name, kernels[i].threads, kernels[i].smem);
+  if (dense_below && !causal)
+    append_kernel(b, "dense", "196672", 24);
+  if (dense_below)
+    append_kernel(b, "dense_edge", "196672", 24);
+}
+
+/* Phase decode of a dense pack. */
+static void append_decode_kernels(struct buffer *b) {
+  append(b, "kernel decode_attend entry=pisa_decode_attend threads=256 smem=1024 registers=96 "
+            "spill=0\nkernel decode_merge entry=pisa_decode_merge threads=512 smem=24576 "
+            "registers=96 spill=0\n");
 }
 
 /* The kernels that a variant of this route has. */
@@ -95,7 +108,10 @@ static void append_kernels(struct buffer *b, const struct sample_spec *spec, con
     append(b, "kernel route entry=pisa_route threads=512 smem=dynamic registers=64 spill=0\n");
   if (!spec->shape || !strstr(spec->shape, "mask=causal"))
     append_kernel(b, "attend", "196704", 24);
-  append_kernel(b, "attend_edge", "196704", 24);
+  if (!spec->phases || strstr(spec->phases, "prefill"))
+    append_kernel(b, "attend_edge", "196704", 24);
+  if (spec->phases && strstr(spec->phases, "decode"))
+    append_decode_kernels(b);
   if (spec->below) {
     append_kernel(b, "dense", "196672", 24);
     append_kernel(b, "dense_edge", "196672", 24);
@@ -126,6 +142,9 @@ static void append_method(struct buffer *b, const struct sample_spec *spec, cons
   append(b, "blocks %s\nroute %s\n%sattend %s\n%s",
          or_default(spec->blocks, "query=128 key=64 lists=separate"), route,
          or_default(spec->always, ""), attend, or_default(spec->below, ""));
+  if (spec->phases)
+    append(b, "phases %s\n", spec->phases);
+  append(b, "%s", or_default(spec->pages, ""));
 }
 
 static void append_selection(struct buffer *b, const struct sample_spec *spec) {

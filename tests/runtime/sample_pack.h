@@ -15,14 +15,15 @@ struct sample_spec {  /* what goes into the manifest; NULL and 0 take the defaul
   const char *below;  /* a whole line, "below tokens=2048 use=dense\n" [""] */
   const char *target; /* ["sm_90a"] */
   const char *code;   /* text at the end of both images [""] */
-  bool dense;         /* route none, all exact, two kernels */
+  bool dense;         /* route none, all exact, two kernels; causal: one */
+  const char *pages;  /* dense: a whole line, "pages size=16\n" [""] */
   bool no_cubin;
   /* method pyramid, where |pyramid| is set: */
   const char *pyramid; /* "leaf=64 group=2 page=0" */
   const char *select;  /* route ["pyramid score=lse reduce=sum keep=8 start=0 leaf_stage=clustered
                           query_tile=4"]; shape, always and below as above, but always ["always
                           first=1\nalways previous\nalways current\n"] and mask [causal] */
-  const char *phases;  /* ["prefill decode"] */
+  const char *phases;  /* ["prefill decode"]; dense: also there [no line: prefill] */
 };
 
 struct sample {
