@@ -13,17 +13,23 @@ bool pisa_lines_fail(struct pisa_lines *lines, const char *format, ...) {
   va_start(args, format);
   vsnprintf(sentence, sizeof sentence, format, args);
   va_end(args);
-  pisa_fail(lines->error, PISA_CORRUPT, "manifest line %d: %s", lines->number, sentence);
+  pisa_fail(lines->error, PISA_CORRUPT, "%s line %d: %s", lines->of, lines->number, sentence);
   return false;
 }
 
 bool pisa_lines_open(struct pisa_lines *lines, char *text, size_t size, pisa_error *error) {
-  *lines = (struct pisa_lines){.at = text, .end = text + size, .error = error, .number = 1};
+  return pisa_lines_open_as(lines, "manifest", text, size, error);
+}
+
+bool pisa_lines_open_as(struct pisa_lines *lines, const char *of, char *text, size_t size,
+                        pisa_error *error) {
+  *lines =
+      (struct pisa_lines){.at = text, .end = text + size, .error = error, .number = 1, .of = of};
   if (size == 0 || text[size - 1] != '\n')
-    return pisa_lines_fail(lines, "the manifest does not end with a line break");
+    return pisa_lines_fail(lines, "the %s does not end with a line break", of);
   for (size_t i = 0; i < size; i++) {
     if (text[i] != '\n' && (text[i] < ' ' || text[i] > '~'))
-      return pisa_lines_fail(lines, "byte %zu of the manifest is not ASCII text", i);
+      return pisa_lines_fail(lines, "byte %zu of the %s is not ASCII text", i, of);
     if (text[i] == '\n' && (i == 0 || text[i - 1] == '\n'))
       return pisa_lines_fail(lines, "the line is empty");
     lines->number += text[i] == '\n';
@@ -56,7 +62,7 @@ bool pisa_lines_at(const struct pisa_lines *lines, const char *key) {
 
 bool pisa_lines_expect(struct pisa_lines *lines, const char *key) {
   if (!lines->key)
-    return pisa_lines_fail(lines, "the manifest ends where '%s' is expected", key);
+    return pisa_lines_fail(lines, "the %s ends where '%s' is expected", lines->of, key);
   if (strcmp(lines->key, key))
     return pisa_lines_fail(lines, "found '%.40s' where '%s' is expected", lines->key, key);
   return true;

@@ -1,4 +1,5 @@
-/* lines.h: reads a manifest line by line: key, fields, numbers, and errors that name the line.
+/* lines.h: reads a manifest, or a table of measurements, line by line: key, fields, numbers, and
+   errors that name the line.
 
    The functions return false after a failure and then have filled the error; they stop at the
    first. */
@@ -16,6 +17,7 @@ enum { PISA_MAX_FIELDS = 12 };
 struct pisa_lines {
   char *at, *end; /* what is not read yet; cut into strings as it is read */
   int number;     /* of the current line, from 1 */
+  const char *of; /* what messages call the text: "manifest" */
   char *key;      /* first word of the current line; NULL behind the last line */
   char *rest;     /* what follows the key and one space; "" when nothing does */
   int n_fields;   /* words of |rest|, after pisa_lines_split */
@@ -25,6 +27,9 @@ struct pisa_lines {
 
 /* Starts on |size| writable bytes and reads the first line. Refuses what is not lines of ASCII. */
 bool pisa_lines_open(struct pisa_lines *lines, char *text, size_t size, pisa_error *error);
+/* The same of another text than a manifest; |of| names it in messages. */
+bool pisa_lines_open_as(struct pisa_lines *lines, const char *of, char *text, size_t size,
+                        pisa_error *error);
 /* Moves to the next line. */
 void pisa_lines_next(struct pisa_lines *lines);
 /* Whether the current line's key is |key|. */

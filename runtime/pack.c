@@ -176,6 +176,14 @@ static pisa_status read_stream(FILE *file, char **out, size_t *out_size, pisa_er
   return PISA_OK;
 }
 
+/* The table beside the pack. */
+static pisa_status read_table(const char *path, pisa_pack *pack, pisa_error *error) {
+  char beside[4096];
+  if ((size_t)snprintf(beside, sizeof beside, "%s.tune", path) >= sizeof beside)
+    return PISA_OK; /* no system opens a path of that length */
+  return pisa_tune_load(beside, &pack->tune, error);
+}
+
 pisa_status pisa_pack_open(const char *path, pisa_pack **out, pisa_error *error) {
   pisa_clear(error);
   if (!path)
@@ -187,18 +195,27 @@ pisa_status pisa_pack_open(const char *path, pisa_pack **out, pisa_error *error)
     return pisa_fail(error, PISA_IO, "%s: cannot open: %s", path, strerror(errno));
   char *bytes = NULL;
   size_t size = 0;
+  pisa_pack *pack = NULL;
   pisa_status status = read_stream(file, &bytes, &size, error);
   if (!status)
-    status = pisa_pack_read(bytes, size, out, error);
+    status = pisa_pack_read(bytes, size, &pack, error);
   free(bytes);
   fclose(file);
-  return status ? pisa_add_context(error, status, "%s", path) : PISA_OK;
+  if (status)
+    return pisa_add_context(error, status, "%s", path);
+  status = read_table(path, pack, error); /* whose messages name its own path */
+  if (status)
+    pisa_pack_close(pack);
+  else
+    *out = pack;
+  return status;
 }
 
 void pisa_pack_close(pisa_pack *pack) {
   if (!pack)
     return;
   pisa_manifest_clear(&pack->manifest);
+  pisa_tune_clear(&pack->tune);
   free(pack->parts);
   free(pack);
 }

@@ -2,10 +2,12 @@
 #ifndef PISA_RUNTIME_PACK_H
 #define PISA_RUNTIME_PACK_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "runtime/manifest.h"
+#include "runtime/tune.h"
 
 enum { PISA_ABI = 2 }; /* of the packs that this library reads */
 
@@ -13,11 +15,18 @@ struct pisa_pack {
   struct pisa_manifest manifest;
   uint8_t *parts; /* what follows the manifest in the file */
   size_t parts_size;
+  struct pisa_tune tune; /* PATH.tune; empty without one, and of a pack in memory */
 };
 
 /* |variant| of |pack|, both checked; PISA_INVALID_ARGUMENT naming the one that is wrong. */
 pisa_status pisa_pack_variant(const pisa_pack *pack, int variant, const struct pisa_variant **out,
                               pisa_error *error);
+
+/* Whether variants with these choices compute the same but for rounding: all choices but those that
+   docs/ABI.md section 2 calls schedule ones agree. */
+bool pisa_same_result(const char *choices, const char *others);
+/* Whether the word of |choice|, "name=value...", is a schedule choice. */
+bool pisa_is_schedule_choice(const char *choice);
 
 /* First byte of |part|; part->size bytes, not NUL-terminated. */
 static inline const uint8_t *pisa_part_bytes(const pisa_pack *pack, const struct pisa_part *part) {

@@ -55,8 +55,8 @@ const char *pisa_version(void);
 
 typedef struct pisa_pack pisa_pack;
 
-/* Reads a pack and verifies it: magic, ABI number, sizes, sha256 of manifest and parts. Close it
-   with pisa_pack_close. */
+/* Reads a pack and verifies it: magic, ABI number, sizes, sha256 of manifest and parts; and the
+   table PATH.tune, where there is one. Close it with pisa_pack_close. */
 pisa_status pisa_pack_open(const char *path, pisa_pack **out, pisa_error *error);
 /* The same from memory; |bytes| is copied. */
 pisa_status pisa_pack_read(const void *bytes, size_t size, pisa_pack **out, pisa_error *error);
@@ -229,6 +229,23 @@ pisa_status pisa_workspace_size(const pisa_module *module, const pisa_attention 
    bits out. */
 pisa_status pisa_launch(const pisa_module *module, const pisa_attention *call, void *workspace,
                         size_t workspace_bytes, void *stream, pisa_error *error);
+
+/* ---- what was measured (docs/tuning.md) ----------------------------------------------------
+
+   pisa_pack_open also reads PATH.tune, the text that `pisa tune` and `pisa sweep` write beside a
+   pack. Without that file everything below answers as for the spec as written; a damaged one is
+   PISA_CORRUPT, with its line. Rows about another device, driver or other code do not count. */
+
+/* Of the variants that compute what |variant| computes and differ from it in schedule alone, the
+   one that was measured fastest for calls like |call| (phase, batch * heads and n_k, these two to a
+   power of two) on the current context's device; else |variant|. Only phase, batch, heads and n_k
+   are looked at; a context is needed only where there is a table. Waits for nothing. */
+pisa_status pisa_tuned_variant(const pisa_pack *pack, int variant, const pisa_attention *call,
+                               int *out, pisa_error *error);
+/* What `pisa sweep` chose by a bound on error or recall: the variant, and what to put into
+   pisa_attention.density and .keep. 0, 0 and 0 where it chose nothing, or for other code. */
+pisa_status pisa_pack_choice(const pisa_pack *pack, int *variant, double *density, int64_t *keep,
+                             pisa_error *error);
 
 /* ---- the same method on the CPU ------------------------------------------------------------ */
 

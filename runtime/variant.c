@@ -90,6 +90,31 @@ static bool matches(const char *choices, const char *base, const char *const *se
   return true;
 }
 
+/* The candidates of `tune` (docs/LANGUAGE.md 9.2). */
+static bool is_schedule(const struct choice *choice) {
+  static const char *const names[] = {"query_tile", "half_tile", "lists", "leaf_stage"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (same(choice->name, choice->name_length, names[i], strlen(names[i])))
+      return true;
+  return false;
+}
+
+bool pisa_is_schedule_choice(const char *choice) {
+  struct choice read;
+  return read_choice(choice, &read) && is_schedule(&read);
+}
+
+bool pisa_same_result(const char *choices, const char *others) {
+  struct choice choice;
+  for (const char *word = choices; *word; word = next_word(word))
+    if (read_choice(word, &choice) && !is_schedule(&choice) && !has_setting(others, &choice))
+      return false;
+  for (const char *word = others; *word; word = next_word(word))
+    if (read_choice(word, &choice) && !is_schedule(&choice) && !has_setting(choices, &choice))
+      return false;
+  return true;
+}
+
 static pisa_status fail_with_choices(const struct pisa_manifest *manifest, pisa_error *error) {
   char list[640] = "";
   size_t used = 0;
