@@ -54,15 +54,15 @@ ENQUEUE(LEAF_SCORE, leaf_score,
         persistent(job, id, (int64_t)job->layout.segments * job->layout.item_room))
 ENQUEUE(PICK, pick, groups(job, PISA_PICK_ROWS))
 ENQUEUE(FLAT, flat, groups(job, scanned(job)))
+ENQUEUE(CSR_COUNT, csr_count, job->shape.kv_heads * job->layout.csr_segments)
+ENQUEUE(CSR_SCAN, csr_scan, job->shape.kv_heads)
+ENQUEUE(CSR_FILL, csr_fill, job->shape.kv_heads * job->layout.csr_segments)
 ENQUEUE(ATTEND_BLOCKS, attend_blocks, groups(job, attended(job)))
 ENQUEUE(APPEND, append, job->shape.kv_heads * job->shape.batch)
 ENQUEUE(DECODE, decode, rows(job))
 ENQUEUE(DECODE_ATTEND, decode_attend, rows(job) * job->layout.splits)
 ENQUEUE(DECODE_MERGE, decode_merge, rows(job))
 
-ENQUEUE(CSR_COUNT, csr_count, job->shape.kv_heads * job->layout.csr_segments)
-ENQUEUE(CSR_SCAN, csr_scan, job->shape.kv_heads)
-ENQUEUE(CSR_FILL, csr_fill, job->shape.kv_heads * job->layout.csr_segments)
 pisa_status pisa_select_launch(const struct pisa_job *job, unsigned kernels, pisa_error *error) {
   const bool prefill = !job->shape.is_decode, attends = job->shape.attends;
   const bool selects = !job->shape.dense, builds = prefill && (selects || job->shape.has_pyramid);
@@ -81,15 +81,15 @@ pisa_status pisa_select_launch(const struct pisa_job *job, unsigned kernels, pis
       {clustered, PISA_LAUNCH_LEAF_SCORE, enqueue_leaf_score},
       {clustered, PISA_LAUNCH_PICK, enqueue_pick},
       {prefill && selects && !walks, PISA_LAUNCH_FLAT, enqueue_flat},
+      {job->shape.has_csr, PISA_LAUNCH_CSR_COUNT, enqueue_csr_count},
+      {job->shape.has_csr, PISA_LAUNCH_CSR_SCAN, enqueue_csr_scan},
+      {job->shape.has_csr, PISA_LAUNCH_CSR_FILL, enqueue_csr_fill},
       {prefill && selects && attends, PISA_LAUNCH_ATTEND_BLOCKS, enqueue_attend_blocks},
       {!prefill && job->call.n_new > 0, PISA_LAUNCH_APPEND, enqueue_append},
       {!prefill && selects, PISA_LAUNCH_DECODE, enqueue_decode},
       {!prefill && attends, PISA_LAUNCH_DECODE_ATTEND, enqueue_decode_attend},
       {!prefill && attends && job->layout.splits > 1, PISA_LAUNCH_DECODE_MERGE,
        enqueue_decode_merge},
-      {job->shape.has_csr, PISA_LAUNCH_CSR_COUNT, enqueue_csr_count},
-      {job->shape.has_csr, PISA_LAUNCH_CSR_SCAN, enqueue_csr_scan},
-      {job->shape.has_csr, PISA_LAUNCH_CSR_FILL, enqueue_csr_fill},
   };
   pisa_status status = PISA_OK;
   for (size_t i = 0; i < sizeof steps / sizeof *steps && !status; i++)

@@ -231,7 +231,6 @@ static void check_flat(int *i, const pisa_attention *call, const struct layout *
   check_scale(l, PISA_FLAT_scale);
 }
 
-static void check_attend(int *i, const pisa_attention *call, const struct layout *w, int64_t ids,
 static void check_csr(int *i, const pisa_attention *call, const struct layout *w, int64_t ids) {
   const struct fake_launch *l = next(i, "pisa_csr_count", KV_HEADS * w->csr_segments, call, w);
   IS(CSR_COUNT, ids, ids);
@@ -252,6 +251,7 @@ static void check_csr(int *i, const pisa_attention *call, const struct layout *w
   IS(CSR_FILL, leaves, w->leaves);
 }
 
+static void check_attend(int *i, const pisa_attention *call, const struct layout *w, int64_t ids,
                          int64_t batch) {
   const struct fake_launch *l =
       next(i, "pisa_attend_blocks", KV_HEADS * ceil_div(w->queries, 8), call, w);
@@ -290,9 +290,9 @@ static void check_prefill(const pisa_module *module, const pisa_attention *call,
     check_walk(&i, call, &w, ids, batch);
   if (clustered)
     check_clusters(&i, call, &w, ids, batch);
-  if (call->o.data)
   if (call->csr_offsets)
     check_csr(&i, call, &w, ids);
+  if (call->o.data)
     check_attend(&i, call, &w, ids, batch);
   CHECK_INT(fake->n_launches(), i);
 }
@@ -319,10 +319,10 @@ static void check_ways(void) {
         .pyramid = SIZES, .select = cases[i].select, .below = cases[i].below});
     pisa_attention call = call_of(cases[i].batch, cases[i].n_q, cases[i].n_k);
     check_prefill(module, &call, cases[i].way);
-    call.lse = address(5);
     call.csr_offsets = address(14);
     call.csr_queries = address(15);
     check_prefill(module, &call, cases[i].way);
+    call.lse = address(5);
     call.blocks = address(6);
     call.worth = address(12);
     call.k_lengths = address(8);
@@ -341,9 +341,9 @@ static void check_packed(void) {
   call.q_starts = address(8);
   call.k_starts = address(11);
   call.q.stride[0] = -1; /* not used */
-  check_prefill(module, &call, CLUSTERED);
   call.csr_offsets = address(14);
   call.csr_queries = address(15);
+  check_prefill(module, &call, CLUSTERED);
   call.pyramid = address(13);
   check_prefill(module, &call, CLUSTERED);
   pisa_module_unload(module);
@@ -454,10 +454,10 @@ static void check_some(void) {
                {PISA_LAUNCH_SCATTER, "pisa_scatter"},
                {PISA_LAUNCH_LEAF_SCORE, "pisa_leaf_score"},
                {PISA_LAUNCH_PICK, "pisa_pick"},
-               {PISA_LAUNCH_ATTEND_BLOCKS, "pisa_attend_blocks"},
                {PISA_LAUNCH_CSR_COUNT, "pisa_csr_count"},
                {PISA_LAUNCH_CSR_SCAN, "pisa_csr_scan"},
                {PISA_LAUNCH_CSR_FILL, "pisa_csr_fill"},
+               {PISA_LAUNCH_ATTEND_BLOCKS, "pisa_attend_blocks"},
                {PISA_LAUNCH_FLAT, NULL},
                {PISA_LAUNCH_DECODE, NULL},
                {PISA_LAUNCH_ATTEND, NULL}};
