@@ -224,6 +224,10 @@ struct select_row { /* a query and what the device made of it */
   int64_t listed; /* entries of the list that are leaves */
 };
 
+struct select_squares { /* of o of one query and the heads that share its list */
+  double error, size;
+};
+
 struct select_comparison {
   const struct select_call *call;
   const struct select_outputs *outputs;
@@ -241,9 +245,13 @@ void select_compare_means(const struct select_comparison *c, struct select_head 
 bool select_list_is_sound(const struct select_comparison *c, struct select_row *row);
 /* A sound list and its worth against the walk. False: no memory. */
 bool select_compare_list(const struct select_comparison *c, const struct select_row *row);
-/* o and lse of every query head; o [D] is scratch. */
+/* lse of every query head, and the squares of o; o [D] is scratch. */
 void select_compare_attention(const struct select_comparison *c, const struct select_row *row,
-                              double *o);
+                              double *o, struct select_squares *squares);
+/* Judges o of the rows [n] in turn, together as many as have UNIT elements: relative errors of
+   fewer vary. */
+void select_judge_attention(const struct select_comparison *c, const struct select_squares *squares,
+                            int64_t n);
 
 /* One list against the walk. */
 struct select_walk {

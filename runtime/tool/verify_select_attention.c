@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "runtime/cpu/convert.h"
+#include "runtime/size.h"
 #include "runtime/tool/verify_select.h"
 
 static bool same_kind(double a, double b) {
@@ -20,13 +21,8 @@ static void compare_lse(const struct select_comparison *c, const struct select_r
   select_note(c->result, &c->result->lse_abs, error);
 }
 
-/* Squares over the heads that share a list: what a query block is to piecewise attention. */
-struct squares {
-  double error, size;
-};
-
 static void compare_o(const struct select_comparison *c, const struct select_row *row, int64_t h,
-                      const double *o, struct squares *sum) {
+                      const double *o, struct select_squares *sum) {
   pisa_type type = row->head->pyramid.type;
   int D = row->head->pyramid.head_dim, unlike = 0;
   const uint16_t *got = c->outputs->o + select_o_row(c->call, row->head->b, h, row->n) * D;
@@ -43,22 +39,8 @@ static void compare_o(const struct select_comparison *c, const struct select_row
                 (long long)row->head->b, (long long)h, (long long)row->n, unlike);
 }
 
-static void judge_o(const struct select_comparison *c, const struct select_row *row,
-                    const struct squares *sum) {
-  struct verify_result *r = c->result;
-  double relative = sum->error == 0 ? 0 : sqrt(sum->error / sum->size);
-  if (!(relative <= verify_limits_of(row->head->pyramid.type).o_rel))
-    verify_fail(r, "o of key head %lld of sequence %lld, query %lld: relative L2 error %.3g",
-                (long long)row->head->hk, (long long)row->head->b, (long long)row->n, relative);
-  pthread_mutex_lock(&r->lock);
-  r->o_square_error += sum->error;
-  r->o_square += sum->size;
-  r->block_rel = fmax(r->block_rel, relative);
-  pthread_mutex_unlock(&r->lock);
-}
-
 void select_compare_attention(const struct select_comparison *c, const struct select_row *row,
-                              double *o) {
+                              double *o, struct select_squares *squares) {
   const struct pyramid *p = &row->head->pyramid;
   struct blocks_head head = {.k = p->level[0].mean,
                              .v = row->head->v,
@@ -67,13 +49,33 @@ void select_compare_attention(const struct select_comparison *c, const struct se
                              .leaf = p->leaf,
                              .causal = c->selection.causal,
                              .scale = c->selection.scale};
-  struct squares sum = {0};
   for (int g = 0; g < c->selection.heads; g++) {
     double lse;
     int64_t h = row->head->hk * c->selection.heads + g;
     attend_blocks(&head, row->q + g * p->head_dim, row->t, row->list, row->listed, o, &lse);
-    compare_o(c, row, h, o, &sum);
+    compare_o(c, row, h, o, squares);
     compare_lse(c, row, h, lse);
   }
-  judge_o(c, row, &sum);
+}
+
+void select_judge_attention(const struct select_comparison *c, const struct select_squares *squares,
+                            int64_t n) {
+  enum { UNIT = 1024 };
+  struct verify_result *r = c->result;
+  const struct pisa_method *m = &c->call->module->method;
+  int64_t elements = c->selection.heads * m->head_dim, rows = pisa_ceil_div(UNIT, elements);
+  for (int64_t first = 0; first < n; first += rows) {
+    struct select_squares sum = {0};
+    for (int64_t i = first; i < pisa_min(first + rows, n); i++) {
+      sum.error += squares[i].error;
+      sum.size += squares[i].size;
+    }
+    double relative = sum.error == 0 ? 0 : sqrt(sum.error / sum.size);
+    if (!(relative <= verify_limits_of(m->type).o_rel))
+      verify_fail(r, "o of rows %lld and on of those compared: relative L2 error %.3g",
+                  (long long)first, relative);
+    r->o_square_error += sum.error;
+    r->o_square += sum.size;
+    r->block_rel = fmax(r->block_rel, relative);
+  }
 }

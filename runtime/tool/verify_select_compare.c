@@ -19,6 +19,7 @@ struct comparison_job {
   struct select_comparison all;
   struct select_head *heads; /* [B Hk] */
   struct select_sample *samples;
+  struct select_squares *squares; /* of each sample */
   int64_t n_samples;
 };
 
@@ -51,7 +52,8 @@ static void compare_head(void *context, int thread, int64_t index) {
     out_of_memory(c);
 }
 
-static bool compare_row(const struct select_comparison *c, struct select_row *row) {
+static bool compare_row(const struct select_comparison *c, struct select_row *row,
+                        struct select_squares *squares) {
   const struct select_call *call = c->call;
   int D = call->module->method.head_dim, G = c->selection.heads;
   int64_t at = select_row(call, row->head->b, row->head->hk, row->n) * call->shape.kept;
@@ -66,7 +68,7 @@ static bool compare_row(const struct select_comparison *c, struct select_row *ro
     return true;
   bool ok = select_compare_list(c, row);
   if (ok)
-    select_compare_attention(c, row, row->q + G * D);
+    select_compare_attention(c, row, row->q + G * D, squares);
   return ok;
 }
 
@@ -84,7 +86,7 @@ static void compare_sample(void *context, int thread, int64_t index) {
                            .n = n,
                            .t = s->keys - s->n_q + n,
                            .q = malloc((size_t)(c->selection.heads + 1) * D * sizeof *row.q)};
-  if (!row.q || !compare_row(c, &row))
+  if (!row.q || !compare_row(c, &row, &job->squares[index]))
     out_of_memory(c);
   free(row.q);
 }
@@ -129,7 +131,8 @@ static bool choose_samples(struct comparison_job *job) {
   job->n_samples = wanted < all ? wanted : all;
   c->result->blocks += all;
   c->result->blocks_compared += job->n_samples;
-  return job->samples != NULL;
+  job->squares = calloc((size_t)(job->n_samples + 1), sizeof *job->squares);
+  return job->samples && job->squares;
 }
 
 static bool make_heads(struct comparison_job *job) {
@@ -153,6 +156,7 @@ static void close_job(struct comparison_job *job) {
   }
   free(job->heads);
   free(job->samples);
+  free(job->squares);
 }
 
 bool select_compare(const struct select_call *call, const struct select_outputs *outputs,
@@ -163,6 +167,7 @@ bool select_compare(const struct select_call *call, const struct select_outputs 
   if (ok) {
     cpu_parallel(cpu_threads(0), call->arrays.batch * call->request.kv_heads, compare_head, &job);
     cpu_parallel(cpu_threads(0), job.n_samples, compare_sample, &job);
+    select_judge_attention(&job.all, job.squares, job.n_samples);
   }
   close_job(&job);
   return ok;
