@@ -50,6 +50,9 @@ static void check_method(const struct pisa_method *m) {
   require(m->dense || m->threshold_num <= 100 * m->threshold_den, "at most 100 deviations");
   require(!m->union_lists || (m->query == 64 && !m->dense), "lists=union");
   require(m->dense_below >= 0 && (!m->dense || m->dense_below == 0), "below");
+  require(m->prefill || (m->decode && m->dense), "a phase");
+  require(!m->decode || (m->dense && m->mask == PISA_MASK_CAUSAL), "decode of dense packs");
+  require(!m->page || (m->page >= 16 && m->page <= 128 && !m->prefill), "pages");
   static const int64_t tokens[] = {1, 64, 65, 4608, PISA_MAX_TOKENS};
   for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
     int64_t n = tokens[i], blocks = (n + m->key - 1) / m->key;
@@ -69,13 +72,16 @@ static void check_manifest(const struct pisa_manifest *manifest) {
     require(variant->ptx.present && variant->ptx.size > 0, "ptx");
     const bool selects = variant->method.family == PISA_PYRAMID;
     const struct pisa_kernel *edge = &variant->kernels[PISA_KERNEL_ATTEND_EDGE];
-    require(edge->present == !selects && (selects || *edge->entry), "an attend kernel");
+    const bool attends = !selects && variant->method.prefill;
+    require(edge->present == attends && (!attends || *edge->entry), "an attend kernel");
+    require(variant->kernels[PISA_KERNEL_DECODE_ATTEND].present == variant->method.decode,
+            "a decoding kernel");
     require(variant->kernels[PISA_KERNEL_PYRAMID].present == (selects && variant->method.prefill),
             "a pyramid kernel");
     require(variant->kernels[PISA_KERNEL_RESIDUAL].present == pisa_wants_residual(&variant->method),
             "a residual kernel");
-    require(variant->kernels[PISA_KERNEL_DENSE_EDGE].present == (variant->method.dense_below > 0),
-            "dense kernels");
+    const bool below = variant->method.prefill && variant->method.dense_below > 0;
+    require(variant->kernels[PISA_KERNEL_DENSE_EDGE].present == below, "dense kernels");
   }
 }
 
