@@ -11,7 +11,8 @@
 #include "runtime/tool/tool.h"
 
 struct options {
-  const char *pack, *q, *k, *v, *o, *lse, *blocks, *worth, *device, *layout;
+  const char *pack, *q, *k, *v, *o, *lse, *blocks, *worth, *csr_offsets, *csr_queries, *device,
+      *layout;
   struct args_list settings;
   struct run_wish wish;
   bool oracle;
@@ -34,6 +35,12 @@ static bool read_options(struct options *o, int argc, char **argv, int *code) {
        ARGS_TEXT, &o->blocks, 0},
       {"--worth", "FILE", "also write the worth of each selected block, float32 [B, Hk, Nq, keep]",
        ARGS_TEXT, &o->worth, 0},
+      {"--csr-offsets", "FILE",
+       "with --csr-queries: where the queries that selected a block begin, int32 [Hk, NL + 1]",
+       ARGS_TEXT, &o->csr_offsets, 0},
+      {"--csr-queries", "FILE",
+       "numbers of these queries, block by block, int32 [Hk, B Nq keep], then -1", ARGS_TEXT,
+       &o->csr_queries, 0},
       {"--blocks-in", "FILE", "the blocks to read exactly, int32 [B, H, NTq, K] or [H, NTq, K]",
        ARGS_TEXT, &o->wish.lists, 0},
       {"--k-lengths", "N,N,...", "keys of each batch, or an int32 file [B]; else Nk", ARGS_TEXT,
@@ -74,6 +81,8 @@ static int check_options(struct options *o) {
                       needed[i].name);
   if (only_selects && o->v)
     return tool_say("run", TOOL_WRONG_INPUT, "--v is given, but no -o that would need it");
+  if (!o->csr_offsets != !o->csr_queries)
+    return tool_say("run", TOOL_WRONG_INPUT, "--csr-offsets and --csr-queries go together");
   if (!args_device(o->device ? o->device : "cuda:0", &o->ordinal))
     return tool_say("run", TOOL_WRONG_INPUT, "--device is '%s', expected cpu or cuda:N", o->device);
   if (o->layout && strcmp(o->layout, "bhnd") != 0 && strcmp(o->layout, "bnhd") != 0)
@@ -90,11 +99,12 @@ static int check_options(struct options *o) {
   o->wish.lse = o->lse != NULL;
   o->wish.blocks = o->blocks != NULL;
   o->wish.worth = o->worth != NULL;
+  o->wish.csr = o->csr_offsets != NULL;
   return TOOL_DONE;
 }
 
 static pisa_status check_outputs(const struct options *o, pisa_error *error) {
-  const char *const paths[] = {o->o, o->lse, o->blocks, o->worth};
+  const char *const paths[] = {o->o, o->lse, o->blocks, o->worth, o->csr_offsets, o->csr_queries};
   pisa_status status = PISA_OK;
   for (size_t i = 0; i < sizeof paths / sizeof *paths && !status; i++)
     if (paths[i])
@@ -140,6 +150,19 @@ static pisa_status write_o(const struct options *o, const struct run_call *c, co
   return status;
 }
 
+/* The lists turned around: leaves, and the queries of each. */
+static pisa_status write_csr(const struct options *o, const struct run_call *c, pisa_error *error) {
+  const int64_t entries = c->call.batch * c->q_blocks * c->kept;
+  const struct array offsets = {.type = ARRAY_I32,
+                                .rank = 2,
+                                .shape = {c->list_heads, c->leaves + 1},
+                                .data = c->csr_offsets};
+  const struct array queries = {
+      .type = ARRAY_I32, .rank = 2, .shape = {c->list_heads, entries}, .data = c->csr_queries};
+  pisa_status status = array_write(o->csr_offsets, "csr_offsets", &offsets, error);
+  return status ? status : array_write(o->csr_queries, "csr_queries", &queries, error);
+}
+
 static pisa_status write_outputs(const struct options *o, const struct run_call *c,
                                  const struct array *q, pisa_error *error) {
   const struct array lse = {.type = ARRAY_F32,
@@ -157,7 +180,9 @@ static pisa_status write_outputs(const struct options *o, const struct run_call 
     status = array_write(o->blocks, "blocks", &lists, error);
   lists.type = ARRAY_F32;
   lists.data = c->worth;
-  return !status && o->worth ? array_write(o->worth, "worth", &lists, error) : status;
+  if (!status && o->worth)
+    status = array_write(o->worth, "worth", &lists, error);
+  return !status && o->csr_offsets ? write_csr(o, c, error) : status;
 }
 
 static pisa_status run_arrays(const struct options *o, struct run_call *c, struct array *q,

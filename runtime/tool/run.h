@@ -21,12 +21,15 @@ struct run_call {
   float *lse;              /* [B, H, Nq], or NULL */
   int32_t *blocks;         /* [B, list_heads, NTq, kept], or NULL */
   float *worth;            /* the same */
+  int64_t leaves;          /* NL: numbers of leaves */
+  int32_t *csr_offsets;    /* [Hk, leaves + 1], or NULL */
+  int32_t *csr_queries;    /* [Hk, B Nq kept], -1 behind the last, or NULL */
   int32_t *lists;          /* [B, H, NTq, n_listed], or NULL */
   int32_t *lengths;        /* [B], or NULL */
 };
 
 struct run_wish { /* what the command line asks for */
-  bool bnhd, lse, blocks, worth;
+  bool bnhd, lse, blocks, worth, csr;
   double density, scale;
   int64_t keep;
   const char *lists;   /* a file, or NULL */

@@ -10,7 +10,7 @@ struct buffer { /* a host array and its twin on the device */
   bool is_output;
 };
 
-enum { Q, K, V, O, LSE, BLOCKS, WORTH, LISTS, LENGTHS, N_BUFFERS };
+enum { Q, K, V, O, LSE, BLOCKS, WORTH, OFFSETS, QUERIES, LISTS, LENGTHS, N_BUFFERS };
 
 /* An array that the call has, or none. */
 static struct buffer buffer_of(void *host, size_t bytes, bool is_output) {
@@ -30,6 +30,9 @@ static void list_buffers(const struct run_call *c, struct buffer buffers[N_BUFFE
   buffers[LSE] = buffer_of(c->lse, rows * (size_t)c->call.n_q * sizeof(float), true);
   buffers[BLOCKS] = buffer_of(c->blocks, blocks, true);
   buffers[WORTH] = buffer_of(c->worth, blocks, true);
+  const size_t offsets = (size_t)(c->list_heads * (c->leaves + 1)) * sizeof(int32_t);
+  buffers[OFFSETS] = buffer_of(c->csr_offsets, offsets, true);
+  buffers[QUERIES] = buffer_of(c->csr_queries, blocks, true);
   buffers[LISTS] = buffer_of(c->lists, lists, false);
   buffers[LENGTHS] = buffer_of(c->lengths, (size_t)c->call.batch * sizeof(int32_t), false);
 }
@@ -41,7 +44,7 @@ static pisa_status upload(const struct pisa_device *device, struct buffer *buffe
     if (!b->bytes)
       continue;
     status = pisa_device_alloc(device, b->bytes, &b->device, error);
-    if (!status && !b->is_output)
+    if (!status && (!b->is_output || b == &buffers[QUERIES])) /* -1 where nothing is written */
       status = pisa_device_upload(device, b->device, b->host, b->bytes, error);
   }
   return status;
@@ -68,6 +71,8 @@ static pisa_status launch(const struct pisa_device *device, const struct run_cal
   call.lse = buffers[LSE].device;
   call.blocks = buffers[BLOCKS].device;
   call.worth = buffers[WORTH].device;
+  call.csr_offsets = buffers[OFFSETS].device;
+  call.csr_queries = buffers[QUERIES].device;
   call.lists = buffers[LISTS].device;
   call.k_lengths = buffers[LENGTHS].device;
   pisa_status status = pisa_workspace_size(module, &call, &bytes, error);

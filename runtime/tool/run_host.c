@@ -1,5 +1,6 @@
 /* run_host.c: three arrays as they stand in files in; a call on arrays of the pack's type out. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "runtime/shape.h"
 #include "runtime/tool/run.h"
@@ -71,6 +72,10 @@ static pisa_status check_pack(const struct run_call *c, const struct array *v,
   if (wish->worth)
     return pisa_fail(error, PISA_INVALID_ARGUMENT,
                      "--worth is for packs of method pyramid, which this is not");
+  if (wish->csr)
+    return pisa_fail(error, PISA_INVALID_ARGUMENT,
+                     "--csr-offsets and --csr-queries are for packs of method pyramid, which this "
+                     "is not");
   return PISA_OK;
 }
 
@@ -107,6 +112,19 @@ static pisa_status add_inputs(struct run_call *c, const struct array *q, const s
   return PISA_OK;
 }
 
+/* -1 behind the last query. */
+static pisa_status add_csr(struct run_call *c, const struct pisa_shape *shape, pisa_error *error) {
+  const size_t queries = (size_t)(shape->kv_heads * shape->queries * shape->kept);
+  c->leaves = shape->keys / c->method->key + shape->batch;
+  const size_t offsets = (size_t)(shape->kv_heads * (c->leaves + 1));
+  c->call.csr_offsets = c->csr_offsets = malloc(offsets * sizeof *c->csr_offsets);
+  c->call.csr_queries = c->csr_queries = malloc(queries * sizeof *c->csr_queries);
+  if (!c->csr_offsets || !c->csr_queries)
+    return no_memory(error);
+  memset(c->csr_queries, 0xff, queries * sizeof *c->csr_queries);
+  return PISA_OK;
+}
+
 /* Room for what is asked for beside o; its size needs the checked call. */
 static pisa_status add_outputs(struct run_call *c, const struct run_wish *wish, pisa_error *error) {
   struct pisa_shape shape;
@@ -125,7 +143,8 @@ static pisa_status add_outputs(struct run_call *c, const struct run_wish *wish, 
     c->call.worth = c->worth = malloc(entries * sizeof *c->worth);
   if ((wish->lse && !c->lse) || (wish->blocks && !c->blocks) || (wish->worth && !c->worth))
     return no_memory(error);
-  return pisa_shape_check(c->method, &c->call, &shape, error);
+  status = wish->csr ? add_csr(c, &shape, error) : PISA_OK;
+  return status ? status : pisa_shape_check(c->method, &c->call, &shape, error);
 }
 
 pisa_status run_call_init(struct run_call *c, const struct array *q, const struct array *k,
@@ -170,6 +189,8 @@ void run_call_free(struct run_call *c) {
   free(c->lse);
   free(c->blocks);
   free(c->worth);
+  free(c->csr_offsets);
+  free(c->csr_queries);
   free(c->lists);
   free(c->lengths);
 }

@@ -66,6 +66,25 @@ $array same b.npy ids.npy 0
 $select --blocks b.npy --k-lengths 300,0 --device cpu
 $array print b.npy | tail -3000 | grep -qv -- -1 && fail "a sequence without keys has a list"
 
+# the lists turned around: for every leaf the queries whose list has it
+$select --blocks ids.npy --csr-offsets f.npy --csr-queries c.npy --k-lengths 300,77 --device cpu
+shows "int32 [2, 40]" f.npy
+shows "int32 [2, 3000]" c.npy
+for name in ids f c; do
+  $array print $name.npy >$name
+done
+# list e of ids: batch e / 3000, key head e / 1500 % 2, row e / 5 % 300; leaf j of batch b is 18 b + j + b (18.75 leaves)
+awk '$1 >= 0 { e = NR - 1; b = int(e / 3000); printf "%d %d %d\n", int(e / 1500) % 2, int(300 * b / 16) + b + $1,
+  300 * b + int(e / 5) % 300 }' ids | sort -n -k 1,1 -k 2,2 -k 3,3 >pairs
+awk 'FILENAME == "f" { first[FNR - 1] = $1; next } { head = int((FNR - 1) / 3000); at = (FNR - 1) % 3000
+  if (at == 0) leaf = 0
+  while (leaf < 39 && first[40 * head + leaf + 1] <= at) leaf++
+  if (leaf < 39) print head, leaf, $1; else if ($1 != -1) print "behind", $1 }' f c >turned
+cmp pairs turned || fail "the queries of each leaf"
+$select --v v.npy -o o.npy --csr-offsets g.npy --csr-queries d.npy --k-lengths 300,77 --device cpu
+$array same f.npy g.npy 0
+$array same c.npy d.npy 0
+
 # on a device
 $select --blocks b.npy --worth w.npy
 shows "int32 [2, 2, 300, 5]" b.npy
@@ -74,7 +93,13 @@ shows "float32 [2, 4, 300, 64]" o.npy
 FAKE_CUDA_FAIL=cuLaunchKernelEx=700 $select --blocks b.npy 2>stderr && fail "no failure of a launch"
 grep -q "launching pyramid" stderr || fail "message of a failed launch: $(cat stderr)"
 
+$select --blocks b.npy --csr-offsets f.npy --csr-queries c.npy
+[ "$($array print c.npy | sort -u)" = -1 ] || fail "kernels that do nothing wrote queries"
+
 # refusals
+refuse "--csr-offsets and --csr-queries go together" $select --blocks b.npy --csr-offsets f.npy --device cpu
+refuse "--csr-offsets and --csr-queries are for packs of method pyramid" \
+  $pisa run drop.pack --q q.npy --k k.npy --v v.npy -o o.npy --csr-offsets f.npy --csr-queries c.npy --device cpu
 refuse "-o FILE is needed" $select --v v.npy --device cpu
 refuse "--v FILE is needed" $select --worth w.npy --device cpu
 refuse "--v FILE is needed" $select -o o.npy --device cpu
