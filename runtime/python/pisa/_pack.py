@@ -1,0 +1,148 @@
+"""Packs: a file and the settings of a variant in; what its manifest says, and its module on each device, out."""
+
+import os
+import threading
+from ctypes import byref, c_char_p, c_int, c_void_p
+from pathlib import Path
+
+from . import _library as lib
+
+_packs = {}  # key -> Pack, for the life of the process: compiled graphs name packs by their keys
+_lock = threading.Lock()
+
+
+def folders():
+    """Where `load` looks for a name: the folders of PISA_PACKS (separated like PATH), then the shipped packs."""
+    named = [Path(folder) for folder in os.environ.get("PISA_PACKS", "").split(os.pathsep) if folder]
+    return [*named, Path(__file__).parent / "packs"]
+
+
+def packs():
+    """The names that `load` knows, sorted."""
+    return sorted({file.stem for folder in folders() for file in folder.glob("*.pack")})
+
+
+def load(pack, **settings):
+    """Opens a pack and picks one of its variants.
+
+    pack: a path to a .pack file, or the name of a shipped one (`pisa.packs()` lists them).
+    settings: choices of the variant, as `pisa info` prints them: load("flux1_dev", density="0.10", half_tile="on"); others
+        are the spec's. Numbers may be numbers: density=0.1.
+    Returns a Pack. The same arguments give the same Pack, unless the file has changed; it stays loaded until the process
+    ends. Raises FileNotFoundError, or pisa.Error when the file is no sound pack or has no such variant.
+    """
+    return load_key(_key(os.fspath(pack), settings))
+
+
+def load_key(key):
+    """The Pack of a key: "name", "path", "name[density=0.1 query=64]"."""
+    name, _, choices = key.removesuffix("]").rpartition("[") if key.endswith("]") else (key, "", "")
+    path = _path(name)
+    stamp = path.stat().st_mtime_ns
+    with _lock:
+        known = _packs.get(key)
+        if known is None or known.stamp != stamp:
+            known = _packs[key] = Pack(key, path, choices.split())
+            known.stamp = stamp
+        return known
+
+
+def by_key(key):
+    """The Pack of a key, without a look at its file where it is loaded."""
+    return _packs.get(key) or load_key(key)
+
+
+def _key(name, settings):
+    if not settings:
+        return name
+    return f"{name}[{' '.join(f'{choice}={settings[choice]}' for choice in sorted(settings))}]"
+
+
+def _path(name):
+    direct = Path(name)
+    if direct.is_file():
+        return direct
+    if direct.name == name and not direct.suffix:
+        for folder in folders():
+            if (folder / f"{name}.pack").is_file():
+                return folder / f"{name}.pack"
+        raise FileNotFoundError(f"there is no pack {name!r}; shipped ones are {', '.join(packs()) or 'none'}")
+    raise FileNotFoundError(f"there is no pack {name!r}")
+
+
+def _lines(manifest, variant):
+    """The lines of a manifest that hold for |variant|: {key: words}, of its own and those above all variants."""
+    lines, current = {}, -1
+    for line in manifest.splitlines():
+        key, *words = line.split()
+        if key == "variant":
+            current = int(words[0])
+        if current in (-1, variant):
+            lines[key] = words
+    return lines
+
+
+def _choices(manifest):
+    """The choices of every variant, in order: [{"density": "0.15", ...}, ...]."""
+    lines = (line.split() for line in manifest.splitlines())
+    return [dict(word.split("=") for word in words[2:]) for words in lines if words[0] == "variant"]
+
+
+class Pack:
+    """One variant of a pack; `pisa.load` makes it. Attributes, all read-only:
+
+    name, path, compiler, target: strings; key: what names this variant in compiled graphs
+    dtype: "bf16" or "fp16"; head_dim: D; heads, kv_heads: the spec's; any H and Hk with the same group = H / Hk run
+    method: "piecewise" or "pyramid" (block selection); mask: "none" or "causal"
+    query, key_block: tokens of a query block and of a key block (of method pyramid: 1, and those of a leaf)
+    keep: key blocks of a query (method pyramid; else None: they are a budget of each call)
+    page: keys of a page of the cache, 0 without pages; phases: of what it was built for, "prefill", "decode"
+    variant, settings: its number and choices; variants: the choices of all
+    validated: whether exactly this code has passed on a GPU; manifest: the whole text (docs/ABI.md)
+    """
+
+    def __init__(self, key, path, settings):
+        self.key, self.path = key, str(path)
+        self._handle, self._modules, self._lock = c_void_p(), {}, threading.Lock()
+        info, variant = lib.PackInfo(), c_int()
+        lib.call("pisa_pack_open", os.fsencode(path), byref(self._handle))
+        lib.call("pisa_pack_get_info", self._handle, byref(info))
+        words = (c_char_p * max(1, len(settings)))(*(word.encode() for word in settings))
+        lib.call("pisa_pack_find_variant", self._handle, words, len(settings), byref(variant))
+        self.variant = variant.value
+        self.name, self.compiler, self.target = (text.decode() for text in (info.name, info.compiler, info.target))
+        self.manifest, self.validated = info.manifest.decode(), bool(info.validated)
+        self.variants = _choices(self.manifest)
+        self.settings = self.variants[self.variant]
+        self._read(_lines(self.manifest, self.variant))
+
+    def _read(self, lines):
+        fields = {key: dict(word.split("=") for word in words if "=" in word) for key, words in lines.items()}
+        shape = fields["shape"]
+        self.dtype, self.mask, self.head_dim = shape["type"], shape["mask"], int(shape["head_dim"])
+        self.heads, self.kv_heads = int(shape["heads"]), int(shape["kv_heads"])
+        self.group = self.heads // self.kv_heads
+        self.method, self.selects = lines["method"][0], lines["method"][0] == "pyramid"
+        if self.selects:
+            self.query, self.key_block = 1, int(fields["pyramid"]["leaf"])
+            self.keep = int(fields["route"]["keep"])
+        else:
+            self.keep = None
+            self.query, self.key_block = int(fields["blocks"]["query"]), int(fields["blocks"]["key"])
+        self.page = int(fields["pyramid"]["page"] if self.selects else fields.get("pages", {"size": 0})["size"])
+        self.phases = tuple(lines.get("phases", ["prefill"]))
+
+    def __repr__(self):
+        return f"pisa.Pack({self.key!r}, {self.method}, {self.dtype}, head_dim {self.head_dim}, group {self.group})"
+
+    def module(self, device):
+        """The loaded code (a pisa_module) on CUDA device number |device|, whose primary context is current."""
+        module = self._modules.get(device)
+        if module is None:
+            with self._lock:
+                module = self._modules.get(device)
+                if module is None:
+                    loaded = c_void_p()
+                    lib.call("pisa_module_load", self._handle, self.variant, 0, byref(loaded))
+                    module = self._modules[device] = loaded.value
+        return module

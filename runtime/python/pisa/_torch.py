@@ -1,0 +1,185 @@
+"""Torch tensors: GPU tensors to pisa_launch on the current stream, CPU tensors to pisa_cpu_run; custom ops for compiled graphs.
+
+A call outside of graphs takes the short way, `_eager`: what does not change between calls of the same shapes is kept in a plan,
+the rest is a handful of addresses. Under torch.compile, and where torch watches (fake tensors, tracing), it takes the ops.
+"""
+
+import ctypes
+import threading
+from ctypes import byref, c_int, c_size_t, c_void_p
+
+import torch
+
+from . import _library as lib
+from . import _pack, _request
+from ._request import Layout, Options, check
+
+TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+OUTPUTS = {"lse": torch.float32, "blocks": torch.int32, "worth": torch.float32}
+MOST_PLANS = 512  # of a thread; a server with more shapes than that makes some anew
+
+is_tensor = torch.is_tensor
+device_number = torch.Tensor.get_device  # -1: the CPU
+current_device = torch.cuda.current_device
+current_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # absent where torch has no CUDA
+_local = threading.local()
+
+
+def run(pack, q, k, v, options, arrays, pyramid, out, copy):
+    """One call: (o, lse, blocks, worth, csr_offsets, csr_queries), None for what is not asked for."""
+    if copy:
+        q, k, v = _place(q), _place(k), None if v is None else _place(v)
+    memory = None if pyramid is None else pyramid.memory
+    if torch.compiler.is_compiling() or type(q) is not torch.Tensor or torch._C._len_torch_dispatch_stack():
+        from . import _torch_ops
+
+        return _torch_ops.run(pack, q, k, v, options, arrays, memory, out)
+    if torch.is_grad_enabled():
+        refuse_gradients(q, k, v)
+    return eager(pack, q, k, v, options, arrays, memory, out)
+
+
+def refuse_gradients(q, k, v):
+    if q.requires_grad or k.requires_grad or v is not None and v.requires_grad:
+        raise NotImplementedError(
+            "pisa has no gradients, but q, k or v asks for them: call it under torch.no_grad() or torch.inference_mode()"
+        )
+
+
+def memory(size, device):
+    """Memory for a pyramid of |size| bytes, 256-byte aligned."""
+    whole = torch.empty(size + 256, dtype=torch.uint8, device=device)
+    first = -whole.data_ptr() % 256
+    return whole[first : first + size]
+
+
+class Plan:
+    """What calls of the same layouts and options share. Belongs to one thread: calls write addresses into `request`."""
+
+    def __init__(self, pack, device, q, k, v, o, options):
+        self.device = device
+        layouts = [None if x is None else Layout(tuple(x.shape), x.stride()) for x in (q, k, v, o)]
+        self.request = _request.make(pack, *layouts, options)
+        _request.mark(self.request, options)
+        self.shapes = _request.outputs(pack, self.request, options)
+        self.others = any(shape is not None for shape in self.shapes)
+        self.workspace_bytes = 0
+        if device >= 0:
+            self.module, size = pack.module(device), c_size_t()
+            lib.call("pisa_workspace_size", self.module, byref(self.request), byref(size))
+            self.workspace_bytes = size.value
+        self.q, self.k, self.v, self.o = self.request.q, self.request.k, self.request.v, self.request.o
+        self.pointer, self.error = byref(self.request), lib.CError()
+        self.error_pointer = byref(self.error)
+
+
+def eager(pack, q, k, v, options, arrays, memory, out, made=None):
+    """The call on real tensors. made: the outputs beside o, where the caller has them; else they are made here."""
+    device = device_number(q)
+    if device >= 0 and device != current_device():
+        with torch.cuda.device(device):
+            return eager(pack, q, k, v, options, arrays, memory, out, made)
+    if device >= 0 and getattr(_local, "device", None) != device:
+        make_current(device)
+    plan = _plan(pack, device, q, k, v, options, out)
+    _check_tensors(pack, device, q, k, v)
+    request = plan.request
+    o = out
+    if out is None and options.attend:
+        o = torch.empty_like(q)
+    if made is None:
+        made = _make(plan, q) if plan.others else _request.Outputs()
+    plan.q.data, plan.k.data = q.data_ptr(), k.data_ptr()
+    plan.v.data, plan.o.data = (v.data_ptr(), o.data_ptr()) if options.attend else (None, None)
+    if plan.others:
+        for name, x in zip(made._fields, made):
+            setattr(request, name, None if x is None else x.data_ptr())
+    if options[3:7] != _NO_ARRAYS:
+        _set_arrays(pack, device, request, arrays)
+    if memory is not None:
+        check(device_number(memory) == device, f"pyramid is on {memory.device}, q on {q.device}")
+        request.pyramid = memory.data_ptr()
+    if device < 0:
+        lib.call("pisa_cpu_run", pack._handle, pack.variant, plan.pointer, None)
+    else:
+        size = plan.workspace_bytes
+        workspace = torch.empty(size, dtype=torch.uint8, device=q.device) if size else None
+        place = workspace.data_ptr() if size else None
+        if lib.launch(plan.module, plan.pointer, place, size, current_stream(device), plan.error_pointer):
+            lib.check(plan.error)
+    return (o, *made)
+
+
+_NO_ARRAYS = Options()[3:7]  # sequences, has_lengths, n_listed, page_columns
+
+
+def _plan(pack, device, q, k, v, options, out):
+    try:
+        plans = _local.plans
+    except AttributeError:
+        plans = _local.plans = {}
+    key = (pack, device, options, q.shape, q.stride(), k.shape, k.stride())
+    if v is not None:
+        key += (v.shape, v.stride())
+    if out is not None:
+        key += (out.shape, out.stride())
+    plan = plans.get(key)
+    if plan is None:
+        if out is not None:
+            check(out.shape == q.shape, f"out has shape {tuple(out.shape)}, must be q's {tuple(q.shape)}")
+            check(out.dtype == q.dtype, f"out has type {out.dtype}, must be q's {q.dtype}")
+        if len(plans) >= MOST_PLANS:
+            plans.clear()
+        o = (torch.empty_like(q) if out is None else out) if options.attend else None
+        plan = plans[key] = Plan(pack, device, q, k, v, o, options)
+    return plan
+
+
+def _check_tensors(pack, device, q, k, v):
+    kind = TYPES[pack.dtype]
+    if q.dtype is kind and k.dtype is kind and device_number(k) == device:
+        if v is None or v.dtype is kind and device_number(v) == device:
+            return
+    for name, x in (("q", q), ("k", k), ("v", v)):
+        if x is not None:
+            check(x.dtype is kind, f"{name} has type {x.dtype}, must be {kind} for {pack.name}")
+            check(device_number(x) == device, f"{name} is on {x.device}, q on {q.device}")
+
+
+def _make(plan, q):
+    """The outputs beside o."""
+    types = (OUTPUTS.get(name, torch.int32) for name in plan.shapes._fields)
+    made = (None if s is None else torch.empty(s, dtype=t, device=q.device) for s, t in zip(plan.shapes, types))
+    return _request.Outputs(*made)
+
+
+def _set_arrays(pack, device, request, arrays):
+    for name, x in arrays.items():
+        if x is not None:
+            said = "blocks_in" if name == "lists" else name
+            check(x.dtype is torch.int32, f"{said} has type {x.dtype}, must be torch.int32")
+            check(x.is_contiguous(), f"{said} must be contiguous")
+            check(device_number(x) == device, f"{said} is on {x.device}, must be on q's device")
+    _request.check_arrays(pack, request, **arrays)
+    for name, x in arrays.items():
+        setattr(request, name, None if x is None else x.data_ptr())
+
+
+def _place(x):
+    """|x|, or a copy where kernels cannot read it as it lies (pisa.h, pisa_tensor)."""
+    strides = [x.stride(i) for i in range(x.dim() - 1) if x.shape[i] > 1]
+    good = x.stride(-1) == 1 and all(stride % 8 == 0 for stride in strides)
+    if good and (torch.compiler.is_compiling() or x.data_ptr() % 16 == 0):
+        return x
+    return x.clone(memory_format=torch.contiguous_format)
+
+
+def make_current(device):
+    """Lets this thread have the primary context of |device|, which torch uses, where it has none yet."""
+    driver, current, context, number = ctypes.CDLL("libcuda.so.1"), c_void_p(), c_void_p(), c_int()
+    driver.cuCtxGetCurrent(byref(current))
+    if not current.value:
+        driver.cuDeviceGet(byref(number), device)
+        driver.cuDevicePrimaryCtxRetain(byref(context), number)
+        driver.cuCtxSetCurrent(context)
+    _local.device = device
