@@ -75,6 +75,8 @@ static void print_selection(const struct pisa_method *m, const char *indent) {
   if (!m->flat)
     printf("; leaf_stage %s", m->fused ? "fused" : "clustered");
   printf(", query_tile %d\n", m->query_tile);
+  if (m->dense_below)
+    printf("%sbelow       %" PRId64 " tokens dense\n", indent, m->dense_below);
   if (m->flat_below)
     printf("%sbelow       %" PRId64 " tokens flat\n", indent, m->flat_below);
 }
@@ -96,6 +98,10 @@ static void print_method(const struct pisa_method *m, const char *indent) {
          m->union_lists ? ", lists union" : "");
   if (m->dense) {
     printf("%sattend      all exact\n", indent);
+    if (m->decode)
+      printf("%sphases      %sdecode\n", indent, m->prefill ? "prefill, " : "");
+    if (m->page)
+      printf("%spages       of %d tokens\n", indent, m->page);
     return;
   }
   printf("%sroute       top_k, score mean%s, ", indent, terms[m->term]);

@@ -50,6 +50,13 @@ static void apply_options(struct verify_case *test, const struct gpu_options *o,
   }
 }
 
+/* Pages are laid out in arrays of whole ones, tokens first. */
+static bool has_phase(const struct verify_case *test, const struct pisa_method *method) {
+  if (method->page && (test->layout != VERIFY_BNHD || test->n_k % method->page))
+    return false;
+  return test->decode ? method->decode : method->prefill;
+}
+
 /* Whether the method has what the case is about. */
 static bool makes_sense(const struct verify_case *test, const struct pisa_method *method) {
   bool threshold = !method->dense && method->budget == PISA_BUDGET_THRESHOLD;
@@ -58,7 +65,8 @@ static bool makes_sense(const struct verify_case *test, const struct pisa_method
   return !((test->routed || test->given) && method->dense) &&
          !(test->windowed && !method->has_window) && !(test->budgeted && threshold) &&
          !(test->threshold_den && !threshold) && !(test->below && !method->dense_below) &&
-         !square_overflows && !(test->halves && method->type != PISA_FP16);
+         !square_overflows && !(test->halves && method->type != PISA_FP16) &&
+         !(test->permute && method->mask == PISA_MASK_CAUSAL) && has_phase(test, method);
 }
 
 static void add_case(struct verify_session *s, struct verify_case test,
@@ -71,7 +79,8 @@ static void add_case(struct verify_session *s, struct verify_case test,
 static bool wanted(const struct gpu_options *o, const struct verify_case *test, int variant) {
   if (o->only && strcmp(o->only, test->name) != 0)
     return false;
-  return (!o->quick || test->quick) && (!test->longest || (o->longest && variant == 0));
+  return (!o->quick || test->quick) && !(test->decode ? o->prefill : o->decode) &&
+         (!test->longest || (o->longest && variant == 0));
 }
 
 static void choose_cases(struct verify_session *s, const struct pisa_method *method, int variant) {

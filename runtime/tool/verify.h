@@ -94,8 +94,9 @@ struct verify_case {
   bool routed;           /* makes no sense where everything is exact */
   bool budgeted;         /* makes no sense where a threshold decides how many blocks are read */
   bool halves;           /* about the range of fp16 */
-  bool below; /* short enough to be dense; the other cases never are; makes no sense where the spec
-                 says nothing of short sequences */
+  bool below;  /* short enough to be dense; the other cases never are; makes no sense where the spec
+                  says nothing of short sequences */
+  bool decode; /* phase decode; makes no sense where the pack has none */
   bool longest; /* minutes of work for the oracle: only when asked for, and for one variant */
   bool quick;   /* small enough for compute-sanitizer */
 };
@@ -177,7 +178,7 @@ struct verify_call {
   int32_t *given;         /* host copy of the lists, [BH, NTq, n_listed]; NULL: none */
   struct verify_tensor o; /* image: what came back */
   void *q, *k, *v, *o_memory, *lse, *blocks, *workspace; /* device memory, guard zones included */
-  void *lengths, *lists;                                 /* on the device, NULL: none */
+  void *lengths, *lists, *pages;                         /* on the device, NULL: none */
 };
 
 enum verify_mode {

@@ -33,6 +33,10 @@ static void *inside(void *guarded) {
   return (uint8_t *)guarded + GUARD;
 }
 
+static size_t pages_bytes(const struct verify_call *c) {
+  return (size_t)(c->shape.batch * c->request.page_columns) * sizeof(int32_t);
+}
+
 static pisa_status allocate(struct verify_call *c, pisa_error *error) {
   const struct {
     void **memory;
@@ -45,7 +49,8 @@ static pisa_status allocate(struct verify_call *c, pisa_error *error) {
                 {&c->blocks, blocks_bytes(c) + 2 * GUARD},
                 {&c->workspace, c->layout.bytes + 2 * GUARD},
                 {&c->lengths, lengths_bytes(c)},
-                {&c->lists, given_bytes(c)}};
+                {&c->lists, given_bytes(c)},
+                {&c->pages, pages_bytes(c)}};
   pisa_status status = PISA_OK;
   for (size_t i = 0; !status && i < sizeof wanted / sizeof *wanted; i++)
     if (wanted[i].bytes)
@@ -71,6 +76,18 @@ static pisa_status copy_tensor(const struct verify_call *c, const struct verify_
   return status;
 }
 
+/* Whole sequences are their pages, one behind the other. */
+static pisa_status upload_pages(const struct verify_call *c, pisa_error *error) {
+  int32_t *pages = malloc(pages_bytes(c));
+  if (!pages)
+    return pisa_fail(error, PISA_OUT_OF_MEMORY, "not enough host memory for pages");
+  for (int64_t i = 0; i < c->shape.batch * c->request.page_columns; i++)
+    pages[i] = (int32_t)i;
+  pisa_status status = pisa_device_upload(c->device, c->pages, pages, pages_bytes(c), error);
+  free(pages);
+  return status;
+}
+
 pisa_status verify_call_upload(const struct verify_call *c, pisa_error *error) {
   pisa_status status = copy_tensor(c, &c->inputs.q, c->q, true, error);
   if (!status)
@@ -81,6 +98,8 @@ pisa_status verify_call_upload(const struct verify_call *c, pisa_error *error) {
     status = pisa_device_upload(c->device, c->lengths, c->inputs.lengths, lengths_bytes(c), error);
   if (!status && c->lists)
     status = pisa_device_upload(c->device, c->lists, c->given, given_bytes(c), error);
+  if (!status && c->pages)
+    status = upload_pages(c, error);
   return status;
 }
 
@@ -106,7 +125,10 @@ static pisa_attention sizes_of(const struct verify_case *test, const struct pisa
                           .scale = test->scale,
                           .k_lengths = test->lengths ? &there : NULL,
                           .lists = test->given ? &there : NULL,
-                          .n_listed = test->given ? n_listed : 0};
+                          .n_listed = test->given ? n_listed : 0,
+                          .pages = method->page ? &there : NULL,
+                          .page_columns = method->page ? test->n_k / method->page : 0,
+                          .phase = test->decode ? PISA_DECODE : PISA_PREFILL};
 }
 
 /* Outputs cannot share memory. */
@@ -131,6 +153,10 @@ void verify_call_bind(struct verify_call *c, bool optional) {
   c->request.blocks = optional && !c->shape.dense ? inside(c->blocks) : NULL;
   c->request.k_lengths = c->lengths;
   c->request.lists = c->lists;
+  c->request.pages = c->pages;
+  if (c->pages) /* verify.c takes arrays with tokens first alone */
+    c->request.k.stride[0] = c->request.v.stride[0] =
+        c->module->method.page * c->request.k.stride[2];
 }
 
 /* The lists that the call gives; false when memory ran out. */
@@ -161,7 +187,7 @@ pisa_status verify_call_open(struct verify_call *c, const struct verify_case *te
 
 void verify_call_close(struct verify_call *c) {
   void *memory[] = {c->q,      c->k,         c->v,       c->o_memory, c->lse,
-                    c->blocks, c->workspace, c->lengths, c->lists};
+                    c->blocks, c->workspace, c->lengths, c->lists,    c->pages};
   for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
     pisa_device_free(c->device, memory[i]);
   verify_tensor_free(&c->inputs.q);

@@ -121,6 +121,7 @@ static void make_problem(const struct verify_call *call, struct cpu_problem *pro
   host.o = verify_tensor_host(&call->o);
   host.k_lengths = call->inputs.lengths;
   host.lists = call->given;
+  host.pages = NULL;
   cpu_problem_init(problem, &call->module->method, &call->shape, &host);
 }
 

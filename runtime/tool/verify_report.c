@@ -8,6 +8,8 @@
 #include "runtime/tool/verify.h"
 
 static enum pisa_kernel_id kernel_of(const struct verify_call *call) {
+  if (call->shape.is_decode)
+    return PISA_KERNEL_DECODE_ATTEND;
   return pisa_attend_kernel(&call->module->method, &call->shape);
 }
 
@@ -130,6 +132,8 @@ static void print_row(FILE *out, const struct verify_call *call, const struct ve
 /* The kernels that a call launches. */
 static unsigned reached(const struct verify_call *call) {
   unsigned kernels = 1U << kernel_of(call);
+  if (call->shape.is_decode && call->layout.splits > 1)
+    kernels |= 1U << PISA_KERNEL_DECODE_MERGE;
   if (call->shape.dense)
     return kernels;
   if (pisa_wants_residual(&call->module->method))

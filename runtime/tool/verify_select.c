@@ -26,7 +26,8 @@ static struct select_case apply_options(struct select_case test, const struct gp
 static bool makes_sense(const struct select_case *test, const struct pisa_method *method) {
   if (test->steps ? !(method->decode && method->prefill) : !method->prefill)
     return false;
-  return !(test->below && !method->flat_below) && !(test->q_starts && method->page) &&
+  return !(test->below && !method->flat_below && !method->dense_below) &&
+         !(test->q_starts && method->page) &&
          !(test->completed && !(method->always_current && method->mask == PISA_MASK_CAUSAL)) &&
          test->n_new <= method->key;
 }
@@ -77,6 +78,8 @@ static pisa_status run_again(const struct verify_session *s, struct select_call 
   pisa_status status = PISA_OK;
   for (size_t i = 0; !status && i < sizeof modes / sizeof *modes; i++) {
     struct select_outputs outputs;
+    if (call->shape.dense && modes[i].mode == SELECT_ALONE)
+      continue; /* it selects nothing */
     status = run(s, call, modes[i].mode, &attempt->result, &outputs, error);
     const char *where =
         status ? NULL : select_difference(call, &attempt->outputs, &outputs, modes[i].mode);
@@ -106,11 +109,14 @@ static pisa_status run_prefill(const struct verify_session *s, struct select_cal
   return run_again(s, call, attempt, error);
 }
 
-/* Which path a call takes by its length is the case's: `below N tokens use flat`. */
+/* Which path a call takes by its length is the case's: `below N tokens use flat | dense`. */
 static struct pisa_module module_for(const struct select_case *test, const pisa_module *module) {
   struct pisa_module copy = *module;
+  const int64_t below = test->below ? (int64_t)1 << 40 : 1;
   if (copy.method.flat_below)
-    copy.method.flat_below = test->below ? (int64_t)1 << 40 : 1;
+    copy.method.flat_below = below;
+  if (copy.method.dense_below)
+    copy.method.dense_below = below;
   return copy;
 }
 

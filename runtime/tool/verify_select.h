@@ -63,7 +63,7 @@ struct select_case {
   int64_t steps; /* decode: the last |steps| n_new keys come one call after the other; 0: prefill */
   int64_t n_new; /* decode: keys a call */
   bool completed; /* decode: nodes are stored with their last token */
-  bool below;     /* short enough for `below N tokens use flat`; the others never are */
+  bool below;     /* short enough for `below N tokens use flat | dense`; the others never are */
   bool variants;  /* for all variants of a pack; the others are for the first one */
   bool quick;     /* small enough for compute-sanitizer */
 };

@@ -50,6 +50,7 @@ static pisa_attention sizes_of(const struct select_case *test, const struct pisa
   static const int32_t there; /* until the arrays are made: only tested for NULL */
   int64_t kv_heads = test->kv_heads ? test->kv_heads : method->kv_heads < 2 ? method->kv_heads : 2;
   int64_t page = method->page ? method->page : 1, columns = (test->n_k + page - 1) / page;
+  bool kept = test->pyramid || test->steps || (test->below && method->dense_below);
   return (pisa_attention){.struct_size = sizeof(pisa_attention),
                           .batch = test->batch,
                           .heads = kv_heads * pisa_method_group(method),
@@ -63,8 +64,7 @@ static pisa_attention sizes_of(const struct select_case *test, const struct pisa
                           .k_starts = test->k_starts,
                           .pages = method->page ? &there : NULL,
                           .page_columns = method->page ? columns : 0,
-                          .pyramid =
-                              test->pyramid || test->steps ? (void *)(uintptr_t)&there : NULL};
+                          .pyramid = kept ? (void *)(uintptr_t)&there : NULL};
 }
 
 /* ---- arrays ---- */
@@ -273,7 +273,7 @@ void select_call_close(struct select_call *c) {
 
 pisa_status select_call_bind(struct select_call *c, enum select_mode mode, pisa_error *error) {
   pisa_attention *r = &c->request;
-  bool alone = mode == SELECT_ALONE, bare = mode == SELECT_BARE;
+  bool alone = mode == SELECT_ALONE, bare = mode == SELECT_BARE, lists = !bare && !c->shape.dense;
   r->q = verify_tensor_device(&c->arrays.q, c->q);
   r->k = verify_tensor_device(&c->arrays.k, c->k);
   r->v = verify_tensor_device(&c->arrays.v, c->v);
@@ -283,8 +283,8 @@ pisa_status select_call_bind(struct select_call *c, enum select_mode mode, pisa_
     r->o = r->v;
   }
   r->lse = bare || alone ? NULL : select_buffer_inside(&c->lse);
-  r->blocks = bare ? NULL : select_buffer_inside(&c->blocks);
-  r->worth = bare || alone ? NULL : select_buffer_inside(&c->worth);
+  r->blocks = lists ? select_buffer_inside(&c->blocks) : NULL;
+  r->worth = !lists || alone ? NULL : select_buffer_inside(&c->worth);
   r->k_lengths = c->lengths;
   r->q_starts = c->q_starts;
   r->k_starts = c->k_starts;

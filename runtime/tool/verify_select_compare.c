@@ -57,16 +57,16 @@ static bool compare_row(const struct select_comparison *c, struct select_row *ro
   const struct select_call *call = c->call;
   int D = call->module->method.head_dim, G = c->selection.heads;
   int64_t at = select_row(call, row->head->b, row->head->hk, row->n) * call->shape.kept;
-  row->list = c->outputs->blocks + at;
+  row->list = call->shape.dense ? NULL : c->outputs->blocks + at;
   row->worth = c->outputs->worth + at;
   for (int g = 0; g < G; g++) {
     const uint16_t *in = select_query(&call->arrays, row->head->b, row->head->hk * G + g, row->n);
     for (int d = 0; d < D; d++)
       row->q[g * D + d] = (double)cpu_widen(call->module->method.type, in[d]);
   }
-  if (!select_list_is_sound(c, row))
+  if (row->list && !select_list_is_sound(c, row))
     return true;
-  bool ok = select_compare_list(c, row);
+  bool ok = !row->list || select_compare_list(c, row);
   if (ok)
     select_compare_attention(c, row, row->q + G * D, squares);
   return ok;

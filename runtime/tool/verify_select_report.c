@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <math.h>
 
+#include "runtime/launch.h"
 #include "runtime/tool/verify_select.h"
 
 void select_report_begin(const struct verify_report *report) {
@@ -44,8 +45,10 @@ static void print_row(FILE *out, const struct select_call *call, const struct ve
 /* The kernels that a case launches. */
 static unsigned reached(const struct select_call *call) {
   const struct pisa_method *m = &call->module->method;
-  unsigned kernels =
-      1U << PISA_KERNEL_PYRAMID | 1U << PISA_KERNEL_PYRAMID_TOP | 1U << PISA_KERNEL_ATTEND_BLOCKS;
+  unsigned kernels = 1U << PISA_KERNEL_PYRAMID | 1U << PISA_KERNEL_PYRAMID_TOP;
+  if (call->shape.dense)
+    return kernels | 1U << pisa_attend_kernel(m, &call->shape);
+  kernels |= 1U << PISA_KERNEL_ATTEND_BLOCKS;
   if (!call->test->steps)
     kernels |=
         1U << PISA_KERNEL_CSR_COUNT | 1U << PISA_KERNEL_CSR_SCAN | 1U << PISA_KERNEL_CSR_FILL;

@@ -38,6 +38,7 @@
 #define SELECT(heads, mask_and_type, sizes, route)                                                 \
   .shape = heads " " mask_and_type, .pyramid = sizes, .select = route,                             \
   .code = heads " " mask_and_type " " sizes " " route "\n"
+#define WORDS(heads, more) .shape = heads " " more, .code = heads " " more "\n"
 #define CAUSAL(type) "type=" type " mask=causal"
 #define WALK(score, reduce, keep, stage)                                                           \
   "pyramid score=" score " reduce=" reduce " keep=" keep " start=0 leaf_stage=" stage              \
@@ -93,6 +94,17 @@ static const struct {
     {"small_spread",
      {SMALL_BLOCKED, .route = KEY_VARIANCE, .attend = SECOND_ORDER("taylor_hybrid")}},
     {"small_dense", {SMALL, .dense = true}},
+    {"causal", {WORDS(SMALL_HEADS, CAUSAL("bf16")), .dense = true, .phases = "prefill decode"}},
+    {"causal_paged",
+     {.shape = "heads=3 kv_heads=1 head_dim=128 " CAUSAL("fp16"),
+      .code = "heads=3 kv_heads=1 head_dim=128 " CAUSAL("fp16") " pages size=16\n",
+      .dense = true,
+      .phases = "decode",
+      .pages = "pages size=16\n"}},
+    {"walk_below",
+     {SELECT(SMALL_HEADS, CAUSAL("bf16"), "leaf=64 group=2 page=0",
+             WALK("lse", "sum", "8", "clustered")),
+      .below = "below tokens=4096 use=dense\n"}},
     {"linear",
      {.attend = ATTEND("taylor_1", "zeroth_order"), .route = MEAN, .code = "rest=taylor_1\n"}},
     {"linear_spread",

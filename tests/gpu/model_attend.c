@@ -28,13 +28,15 @@ static void add_column(struct state *state, float s, const float *value, bool me
 
 struct tile { /* the columns of one block, widened once for all rows of an item */
   int64_t n;
-  bool spread; /* of a mean: |variance| counts */
+  int64_t begin; /* token of the first column; of means nothing */
+  bool spread;   /* of a mean: |variance| counts */
   float key[MAX_ROWS][MAX_D], value[MAX_ROWS][MAX_D], variance[MAX_D];
 };
 
 static void load_tile(const struct model_map *k, const struct model_map *v, int64_t bh,
                       int64_t begin, int64_t n, struct tile *tile) {
   tile->n = n;
+  tile->begin = begin;
   tile->spread = false;
   for (int64_t i = 0; i < n; i++) {
     load_row(k, bh, begin + i, tile->key[i]);
@@ -45,6 +47,7 @@ static void load_tile(const struct model_map *k, const struct model_map *v, int6
 struct item { /* one query block */
   const union model_value *args;
   int64_t bh, rows;
+  int64_t first;                /* of its rows */
   int64_t keys, blocks;         /* of its sequence */
   const int32_t *list;          /* NULL: every block */
   int64_t count;                /* exact blocks at the head of the list */
@@ -53,10 +56,18 @@ struct item { /* one query block */
   struct state state[MAX_ROWS + 1];
 };
 
+/* Columns of |tile| that a row sees. */
+static int64_t seen(const struct item *item, const struct tile *tile, int64_t row) {
+  int64_t t = item->keys - integer(item->args, PISA_ATTEND_n_q) + item->first + row;
+  if (!model_now.causal || model_fault("future"))
+    return tile->n;
+  return t < tile->begin ? 0 : least(tile->n, t + 1 - tile->begin);
+}
+
 /* All columns of |tile| for all rows; |bias| in base 2. */
 static void add_tile(const struct tile *tile, float c, float bias, bool mean, struct item *item) {
   for (int64_t row = 0; row < item->rows; row++)
-    for (int64_t i = 0; i < tile->n; i++) {
+    for (int64_t i = 0, n = seen(item, tile, row); i < n; i++) {
       float product = dot(item->q[row], tile->key[i]);
       if (tile->spread)
         product += dot(item->q_square[row], tile->variance);
@@ -221,6 +232,7 @@ static void attend_block(void *context, int thread, int64_t index) {
     abort();
   item->args = args;
   item->bh = index / launch->q_blocks;
+  item->first = i * QUERY;
   item->rows = item_rows(i * QUERY, integer(args, PISA_ATTEND_n_q));
   find_list(launch, i, copy, item);
   for (int64_t row = 0; row < item->rows; row++) {

@@ -14,12 +14,13 @@ struct attention { /* all queries */
 static void attend_head(const struct attention *a, const struct model_sequence *s, int64_t hk,
                         int h, int64_t n, const int32_t *list, float *o, float *lse) {
   float q[MAX_D], k[MAX_D], v[MAX_D], largest = -INFINITY, sum = 0;
-  int64_t t = s->keys - s->queries + n, width = integer(a->args, a->width);
+  const int64_t leaf = list ? model_now.leaf : 64, t = s->keys - s->queries + n;
+  const int64_t width = list ? integer(a->args, a->width) : (s->keys + leaf - 1) / leaf;
   memset(o, 0, (size_t)D * sizeof *o);
   model_widen_row(model_row(s, a->q, false, hk * GROUP + h, n), q);
-  for (int64_t e = 0; e < width; e++)
-    for (int64_t j = (int64_t)list[e] * model_now.leaf;
-         list[e] >= 0 && j < least(s->keys, (list[e] + 1) * (int64_t)model_now.leaf); j++) {
+  for (int64_t e = 0; e < width; e++) {
+    const int64_t block = list ? list[e] : e;
+    for (int64_t j = block * leaf; block >= 0 && j < least(s->keys, (block + 1) * leaf); j++) {
       if (model_now.causal && j > t && !model_fault("future"))
         continue;
       float x = 0;
@@ -35,6 +36,7 @@ static void attend_head(const struct attention *a, const struct model_sequence *
       for (int d = 0; d < D; d++)
         o[d] = o[d] * kept + weight * v[d];
     }
+  }
   bool empty = largest == -INFINITY;
   for (int d = 0; d < D && !empty; d++)
     o[d] /= sum;
@@ -60,8 +62,9 @@ static void attend(void *context, int thread, int64_t task) {
   float local[MAX_D + 2];
   (void)thread;
   for (int64_t n = 0; n < s.queries; n++) {
-    const int32_t *list = (const int32_t *)pointer(a->args, a->lists) +
-                          model_out_row(&s, kv_heads, hk, n) * integer(a->args, a->width);
+    const int32_t *list = pointer(a->args, a->lists);
+    if (list)
+      list += model_out_row(&s, kv_heads, hk, n) * integer(a->args, a->width);
     for (int h = 0; h < GROUP; h++) {
       int64_t row = (hk * queries + s.first + n) * a->splits;
       float *o = a->split ? a->partial + (row * GROUP + h) * (D + 2) : local;

@@ -39,11 +39,13 @@ struct model_build { /* what a compiler would compile in */
   bool linear;        /* taylor 1: lists go on with what they do not list */
   bool second_order;  /* of a linear block: p gains e^(var / 2) */
   bool pairs;         /* lists union */
+  bool causal;
+  int page; /* of kernels that decode and select */
   /* block selection: */
-  int leaf, children, page, keep, start;
+  int leaf, children, keep, start;
   enum model_score score;
   enum model_reduce reduce;
-  bool flat, causal, first, previous, current;
+  bool flat, first, previous, current;
 };
 
 /* From "... heads=4 kv_heads=2 head_dim=96 type=fp16 ..." anywhere in the text of the code. */

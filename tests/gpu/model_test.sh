@@ -20,7 +20,7 @@ pack() {
 
 # The fewest query heads that a pack takes: those of one key/value head.
 heads() {
-  case $1 in grouped* | flat | walk | walk_fused | walk_open | walk_paged) echo 2 ;; walk_mass) echo 3 ;; small*) echo 4 ;;
+  case $1 in grouped* | flat | causal | walk | walk_below | walk_fused | walk_open | walk_paged) echo 2 ;; walk_mass | causal_paged) echo 3 ;; small*) echo 4 ;;
   *) echo 1 ;; esac
 }
 

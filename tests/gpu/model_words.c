@@ -22,7 +22,6 @@ static void read_selection(const char *image, struct model_build *build) {
     if (strstr(image, reductions[i]))
       build->reduce = (enum model_reduce)i;
   build->flat = strstr(image, "flat score") != NULL;
-  build->causal = strstr(image, "mask=causal") != NULL;
   build->first = build->previous = build->current = !strstr(image, "always none");
 }
 
@@ -48,6 +47,10 @@ struct model_build model_read_build(const char *image) {
   build.linear = strstr(image, "rest=taylor_1") != NULL;
   build.second_order = strstr(image, "mass=second_order") != NULL;
   build.pairs = strstr(image, "lists=union") != NULL;
+  build.causal = strstr(image, "mask=causal") != NULL;
+  const char *pages = strstr(image, "pages size=");
+  if (pages)
+    sscanf(pages, "pages size=%d", &build.page);
   read_selection(image, &build);
   return build;
 }
