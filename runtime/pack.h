@@ -25,6 +25,8 @@ pisa_status pisa_pack_variant(const pisa_pack *pack, int variant, const struct p
 /* Whether variants with these choices compute the same but for rounding: all choices but those that
    docs/ABI.md section 2 calls schedule ones agree. */
 bool pisa_same_result(const char *choices, const char *others);
+/* Whether |choices| has all of the |n| settings, "name=value". */
+bool pisa_has_settings(const char *choices, const char *const *settings, int n);
 /* Whether the word of |choice|, "name=value...", is a schedule choice. */
 bool pisa_is_schedule_choice(const char *choice);
 

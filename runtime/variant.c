@@ -70,6 +70,14 @@ static bool has_setting(const char *choices, const struct choice *setting) {
   return find_choice(choices, setting, &found) && same_value(&found, setting);
 }
 
+bool pisa_has_settings(const char *choices, const char *const *settings, int n) {
+  struct choice choice;
+  for (int i = 0; i < n; i++)
+    if (!read_choice(settings[i], &choice) || !has_setting(choices, &choice))
+      return false;
+  return true;
+}
+
 static bool is_set(const struct choice *name, const char *const *settings, int n) {
   struct choice setting;
   for (int i = 0; i < n; i++)
@@ -81,9 +89,8 @@ static bool is_set(const struct choice *name, const char *const *settings, int n
 
 static bool matches(const char *choices, const char *base, const char *const *settings, int n) {
   struct choice choice;
-  for (int i = 0; i < n; i++)
-    if (!read_choice(settings[i], &choice) || !has_setting(choices, &choice))
-      return false;
+  if (!pisa_has_settings(choices, settings, n))
+    return false;
   for (const char *word = choices; *word; word = next_word(word))
     if (read_choice(word, &choice) && !is_set(&choice, settings, n) && !has_setting(base, &choice))
       return false;

@@ -61,16 +61,6 @@ void bench_idle(void) {
   nanosleep(&pause, NULL);
 }
 
-static int by_value(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
-double bench_median(double *values, int64_t n) {
-  qsort(values, (size_t)n, sizeof *values, by_value);
-  return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
-
 static pisa_status measure(const struct bench *b, const struct verify_call *call,
                            struct times *times, pisa_error *error) {
   static double rounds[N_ITEMS][MAX_ROUNDS];

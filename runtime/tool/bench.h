@@ -1,6 +1,7 @@
 /* bench.h: the parts of `pisa bench`.
 
        bench.c .......... options, the loop over lengths, packs that route for blocks of queries
+       bench_median.c ... the median of rounds
        bench_select.c ... packs that select blocks: prefill, kernel by kernel
        bench_decode.c ... the same packs, phase decode, with keys in L2 and without */
 #ifndef PISA_TOOL_BENCH_H

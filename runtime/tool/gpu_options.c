@@ -28,9 +28,9 @@ static bool next_number(const char **text, int64_t *out) {
   return true;
 }
 
-static bool read_tokens(struct gpu_options *o, const char *command, const char *text) {
+bool gpu_options_tokens(const char *command, const char *text, int64_t *tokens, int *n) {
   for (const char *at = text; at && *at;)
-    if (o->n_tokens == OPTIONS_MAX_TOKENS || !next_number(&at, &o->tokens[o->n_tokens++])) {
+    if (*n == OPTIONS_MAX_TOKENS || !next_number(&at, &tokens[(*n)++])) {
       tool_say(command, 0, "--tokens is '%s', expected at most %d lengths of 1 to %d: 4096,4608",
                text, OPTIONS_MAX_TOKENS, LONGEST);
       return false;
@@ -88,8 +88,9 @@ static bool check_case(const struct gpu_options *o, const char *command) {
 static bool finish(struct gpu_options *o, const char *command, const struct words *words) {
   memcpy(o->settings, words->settings.items, sizeof o->settings);
   o->n_settings = words->settings.n;
-  return read_tokens(o, command, words->tokens) && read_layout(o, command, words->layout) &&
-         read_seed(o, command, words->seed) && check(o, command) && check_case(o, command);
+  return gpu_options_tokens(command, words->tokens, o->tokens, &o->n_tokens) &&
+         read_layout(o, command, words->layout) && read_seed(o, command, words->seed) &&
+         check(o, command) && check_case(o, command);
 }
 
 bool gpu_options_read(struct gpu_options *o, enum options_for what, int argc, char **argv,

@@ -32,6 +32,10 @@ struct gpu_options {
   int64_t rounds;
 };
 
+/* Adds the lengths of "4096,4608" to tokens [OPTIONS_MAX_TOKENS], of which there are |n|; NULL:
+   none. False after a message. */
+bool gpu_options_tokens(const char *command, const char *text, int64_t *tokens, int *n);
+
 enum options_for { OPTIONS_VERIFY, OPTIONS_BENCH };
 
 /* False when the command is over already: help was printed, or a message; |exit_code| says which.

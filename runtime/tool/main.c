@@ -13,6 +13,7 @@ static const struct {
     {"quality", "error, routing recall and cost of packs against dense attention", tool_quality},
     {"verify", "compare every kernel of a pack with the reference, on this GPU", tool_verify},
     {"bench", "time a pack on this GPU", tool_bench},
+    {"tune", "find a pack's fastest schedules on this GPU, for libpisa to take", tool_tune},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 

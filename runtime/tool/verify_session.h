@@ -25,6 +25,9 @@ struct verify_loaded { /* one way to the machine code of a variant */
   struct verify_code facts;
 };
 
+/* The cases that the options choose on |variant|; the exit code of `pisa verify`. */
+int verify_variant(struct verify_session *session, int variant);
+
 /* Around what waits for the device: the process ends when it takes too long. */
 void verify_watch(const struct verify_session *session);
 void verify_unwatch(void);

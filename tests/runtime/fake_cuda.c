@@ -3,6 +3,7 @@
    fails on demand. */
 #include "tests/runtime/fake_cuda.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,14 +14,23 @@ enum kind { KIND_MAP, KIND_PTR, KIND_I32, KIND_I64, KIND_F32 };
 struct CUfunc_st {
   char entry[64];
   int smem_bytes; /* dynamic shared memory a launch may ask for */
+  double ms;      /* a launch takes */
+};
+struct CUmod_st {
+  double ms; /* "ms=2.5" in its PTX; else 0 */
+};
+struct CUevent_st {
+  double at;
 };
 struct setting { /* attribute |key| of |name| */
   char name[64];
   int key, value;
 };
 
-static struct setting counts[MAX_NAMES], failures[MAX_NAMES], attributes[MAX_SETTINGS];
-static int n_counts, n_failures, n_attributes;
+static struct setting counts[MAX_NAMES], failures[MAX_NAMES], attributes[MAX_SETTINGS],
+    interrupts[MAX_NAMES];
+static int n_counts, n_failures, n_attributes, n_interrupts;
+static double clock_ms; /* runs with launches alone */
 static struct fake_launch launches[FAKE_MAX_LAUNCHES];
 static int n_launches;
 static bool is_ready;
@@ -81,6 +91,10 @@ static void set_registers(const char *entry, int value) {
   set_function(entry, CU_FUNC_NUM_REGS, value);
 }
 
+static void interrupt(const char *symbol, int call) {
+  put(interrupts, &n_interrupts, MAX_NAMES, symbol, 0)->value = call;
+}
+
 static void reset(void) {
   is_ready = true;
   n_counts = n_failures = n_attributes = n_launches = 0;
@@ -91,6 +105,7 @@ static void reset(void) {
   set_device(CU_DEVICE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 227 * 1024);
   read_environment("FAKE_CUDA_FAIL", fail);
   read_environment("FAKE_CUDA_REGISTERS", set_registers);
+  read_environment("FAKE_CUDA_INTERRUPT", interrupt);
 }
 
 /* Counts the call; the result it must fail with, or success. The first call sets the state up. */
@@ -99,7 +114,10 @@ static CUresult enter(const char *symbol) {
     reset();
     current = NULL;
   }
-  put(counts, &n_counts, MAX_NAMES, symbol, 0)->value++;
+  int call = ++put(counts, &n_counts, MAX_NAMES, symbol, 0)->value;
+  const struct setting *stop = find(interrupts, n_interrupts, symbol, 0);
+  if (stop && stop->value == call)
+    raise(SIGINT);
   const struct setting *failure = find(failures, n_failures, symbol, 0);
   return failure ? failure->value : CUDA_SUCCESS;
 }
@@ -220,7 +238,11 @@ CUresult cuModuleLoadDataEx(CUmodule *out, const void *image, unsigned n, int *o
     return failure->value;
   if (is_ptx && !strstr(image, ".target")) /* also reads up to the NUL, as the driver does */
     return CUDA_ERROR_INVALID_PTX;
-  *out = malloc(1); /* so that a leak is seen */
+  const char *time = is_ptx ? strstr(image, "ms=") : NULL;
+  *out = malloc(sizeof **out); /* so that a leak is seen */
+  if (!*out)
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  (*out)->ms = time ? strtod(time + 3, NULL) : 0;
   return CUDA_SUCCESS;
 }
 CUresult cuModuleUnload(CUmodule module) {
@@ -235,6 +257,7 @@ CUresult cuModuleGetFunction(CUfunction *out, CUmodule module, const char *name)
   struct CUfunc_st *function = &functions[n_functions++ % MAX_NAMES];
   snprintf(function->entry, sizeof function->entry, "%s", name);
   function->smem_bytes = 48 * 1024;
+  function->ms = module->ms;
   *out = function;
   return CUDA_SUCCESS;
 }
@@ -397,9 +420,12 @@ static void record_parameter(struct fake_launch *launch, int i, enum kind kind, 
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **parameters,
                           void **extra) {
   ENTER("cuLaunchKernelEx");
-  if (extra || n_launches == FAKE_MAX_LAUNCHES || !config->grid[0] || config->grid[0] > INT32_MAX ||
+  if (extra || !config->grid[0] || config->grid[0] > INT32_MAX ||
       config->shared_bytes > (uint32_t)function->smem_bytes)
     return CUDA_ERROR_INVALID_VALUE;
+  clock_ms += function->ms;
+  if (n_launches == FAKE_MAX_LAUNCHES)
+    return CUDA_SUCCESS;
   struct fake_launch *launch = &launches[n_launches++];
   memset(launch, 0, sizeof *launch);
   snprintf(launch->entry, sizeof launch->entry, "%s", function->entry);
@@ -443,11 +469,17 @@ ENTRY(cuMemsetD8_v2, (CUdeviceptr to, unsigned char value, size_t n), memset(HOS
 ENTRY(cuStreamCreate, (CUstream * out, unsigned flags), *out = (CUstream)(void *)&object;)
 ENTRY(cuStreamDestroy_v2, (CUstream stream), ;)
 ENTRY(cuStreamSynchronize, (CUstream stream), ;)
-ENTRY(cuEventCreate, (CUevent * out, unsigned flags), *out = (CUevent)(void *)&object;)
-ENTRY(cuEventDestroy_v2, (CUevent event), ;)
-ENTRY(cuEventRecord, (CUevent event, CUstream stream), ;)
+CUresult cuEventCreate(CUevent *out, unsigned flags) {
+  ENTER("cuEventCreate");
+  *out = calloc(1, sizeof **out);
+  return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+ENTRY(cuEventDestroy_v2, (CUevent event), free(event);)
+ENTRY(cuEventRecord, (CUevent event, CUstream stream), event->at = clock_ms;)
 ENTRY(cuEventSynchronize, (CUevent event), ;)
-ENTRY(cuEventElapsedTime, (float *ms, CUevent begin, CUevent end), *ms = 1;)
+/* Kernels that say nothing of their time take a millisecond together. */
+ENTRY(cuEventElapsedTime, (float *ms, CUevent begin, CUevent end),
+      *ms = end->at > begin->at ? (float)(end->at - begin->at) : 1;)
 ENTRY(cuStreamBeginCapture_v2, (CUstream stream, int mode), ;)
 ENTRY(cuStreamEndCapture, (CUstream stream, CUgraph *out), *out = (CUgraph)(void *)&object;)
 ENTRY(cuGraphInstantiateWithFlags, (CUgraphExec * out, CUgraph graph, unsigned long long flags),

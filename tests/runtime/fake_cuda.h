@@ -1,12 +1,13 @@
 /* fake_cuda.h: what a test may ask of the fake driver. The fake is a shared library with the
    driver's entry points; the runtime opens it through PISA_LIBCUDA. "Device" memory is host memory,
-   kernels do nothing, and launches are recorded with the parameters that abi.def gives their
-   kernels.
+   kernels do nothing, and the first launches are recorded with the parameters that abi.def gives
+   their kernels. A launch takes the time that its PTX names ("ms=2.5"), or none; events tell it.
 
    A test opens the same library by the same path and so sees the same state (fake_open).
    Environment, for whole programs: FAKE_CUDA_FAIL="symbol=result,..." makes entry points fail from
-   the start; FAKE_CUDA_REGISTERS="entry=n,..." sets register counts of kernels (statistics and
-   attend 168, route 64, block selection 96). */
+   the start; FAKE_CUDA_INTERRUPT="symbol=n,..." raises SIGINT at the n-th call;
+   FAKE_CUDA_REGISTERS="entry=n,..." sets register counts of kernels (statistics and attend 168,
+   route 64, block selection 96). */
 #ifndef PISA_TESTS_RUNTIME_FAKE_CUDA_H
 #define PISA_TESTS_RUNTIME_FAKE_CUDA_H
 

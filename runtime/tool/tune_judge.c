@@ -1,0 +1,24 @@
+/* tune_judge.c: the ratios of some rounds in; whether the race is decided, and for whom, out. */
+#include <math.h>
+
+#include "runtime/tool/bench.h"
+#include "runtime/tool/tune.h"
+
+#define TIE 0.01          /* of a ratio: nobody would see it */
+#define CLEARLY 3.0       /* standard errors */
+#define NORMAL_MAD 1.4826 /* standard deviation over median absolute deviation */
+#define MEDIAN_SE 1.2533  /* standard error of a median over that of a mean */
+
+enum tune_verdict tune_judge(double *ratios, int n, int most) {
+  double away[TUNE_MAX_ROUNDS];
+  if (n < TUNE_LEAST_ROUNDS)
+    return TUNE_UNDECIDED;
+  double median = bench_median(ratios, n);
+  for (int i = 0; i < n; i++)
+    away[i] = fabs(ratios[i] - median);
+  double noise = MEDIAN_SE * NORMAL_MAD * bench_median(away, n) / sqrt(n);
+  bool clear = fabs(median) > CLEARLY * noise, tie = fabs(median) + CLEARLY * noise < TIE;
+  if (!clear && !tie && n < most)
+    return TUNE_UNDECIDED;
+  return median < 0 && (clear || (!tie && -median > noise)) ? TUNE_FASTER : TUNE_NOT_FASTER;
+}
