@@ -36,6 +36,16 @@ static int64_t groups(const struct pisa_job *job, int64_t count) {
   return job->shape.kv_heads * pisa_ceil_div(job->shape.queries, count);
 }
 
+/* CTAs that merge what a query has of a key head: one, or of the many splits of all keys as many as
+   fill the multiprocessors and have eight items or more each, an item being eight columns of a
+   head. */
+static int64_t merged(const struct pisa_job *job) {
+  enum { COLUMNS = 8, LEAST_ITEMS = 8, FEW_SPLITS = 4 };
+  int64_t items = pisa_method_group(job->method) * job->method->head_dim / COLUMNS;
+  int64_t fill = pisa_min(job->module->limits.sm_count / rows(job), items / LEAST_ITEMS);
+  return job->layout.splits > FEW_SPLITS ? pisa_max(1, fill) : 1;
+}
+
 #define ADDRESS(kind, name, meaning) &a.name,
 #define ENQUEUE(KERNEL, kernel, grid)                                                              \
   static pisa_status enqueue_##kernel(const struct pisa_job *job, pisa_error *error) {             \
@@ -61,7 +71,7 @@ ENQUEUE(ATTEND_BLOCKS, attend_blocks, groups(job, attended(job)))
 ENQUEUE(APPEND, append, job->shape.kv_heads * job->shape.batch)
 ENQUEUE(DECODE, decode, rows(job))
 ENQUEUE(DECODE_ATTEND, decode_attend, rows(job) * job->layout.splits)
-ENQUEUE(DECODE_MERGE, decode_merge, rows(job))
+ENQUEUE(DECODE_MERGE, decode_merge, rows(job) * merged(job))
 
 pisa_status pisa_select_launch(const struct pisa_job *job, unsigned kernels, pisa_error *error) {
   const bool prefill = !job->shape.is_decode, attends = job->shape.attends;
