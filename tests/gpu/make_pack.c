@@ -77,6 +77,7 @@ static const struct {
       .code = OPEN_SHAPE " " OPEN_SIZES " " OPEN_ROUTE " always none\n",
       .always = "",
       .phases = "prefill"}},
+    {"tuned", {.always = ""}},
     {"hybrid", {.always = "always range=60..70\nalways last=1\n"}},
     {"taylor0", {.attend = ATTEND("taylor_0", "zeroth_order")}},
     {"drop", {.attend = "selected=exact rest=drop", .route = MEAN}},
@@ -137,6 +138,20 @@ static const struct {
     {"short", {.below = "below tokens=2048 use=dense\n"}},
     {"narrow_short", {NARROW(""), .below = "below tokens=300 use=dense\n"}}};
 
+/* The two variants as two schedules of one result. */
+static void make_schedules(struct sample *pack) {
+  struct sample first, second;
+  sample_edit(pack, "variant 0 density=0.125", "variant 0 half_tile=off", &first);
+  sample_edit(
+      &first,
+      "variant 1 density=0.25\nroute " ROUTE(
+          "log_covariance", "density") " density=25/100 keep=0 threshold=0/1 variance=diagonal\n",
+      "variant 1 half_tile=on\n", &second);
+  sample_free(pack);
+  sample_free(&first);
+  *pack = second;
+}
+
 int main(int argc, char **argv) {
   struct sample pack;
   for (size_t i = 0; argc == 3 && i < sizeof specs / sizeof *specs; i++) {
@@ -146,6 +161,8 @@ int main(int argc, char **argv) {
     if (!file)
       return 2;
     sample_make(&specs[i].spec, &pack);
+    if (strcmp(argv[1], "tuned") == 0)
+      make_schedules(&pack);
     size_t written = fwrite(pack.bytes, 1, pack.size, file);
     int ok = fclose(file) == 0 && written == pack.size;
     sample_free(&pack);

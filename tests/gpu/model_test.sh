@@ -94,6 +94,14 @@ launched) # launched SPEC KERNELS: the small cases launch these, which sanitizer
   expect 0 env PISA_LIBCUDA="$model" "$pisa" verify "$file" --seed 1 --quick --heads "$(heads "$1")"
   grep -q "launched $2\$" "$work/out" || fail "not $2: $(tail -n 1 "$work/out")"
   ;;
+tune) # verified variants are timed and get rows; one that a fault makes wrong is never chosen
+  file=$(pack tuned)
+  expect 0 env PISA_LIBCUDA="$model" "$pisa" tune "$file" --tokens 65 --heads 1 --rounds 5
+  [ "$(grep -c 'result=best' "$file.tune")" = 1 ] || fail "rows: $(cat "$file.tune")"
+  [ "$(grep -c 'result=' "$file.tune")" = 2 ] || fail "rows: $(cat "$file.tune")"
+  expect 3 env PISA_LIBCUDA="$model" PISA_MODEL_FAULT=h_sum "$pisa" tune "$file" --tokens 65 --heads 1 --again
+  [ "$(grep -c 'result=wrong' "$file.tune")" = 2 ] || fail "rows: $(cat "$file.tune")"
+  ;;
 fault) # fault NAME SPEC CASE WORD: what is wrong is found, in the case that is there for it
   file=$(pack "$2")
   fault=$1 name=$3 word=$4

@@ -14,10 +14,11 @@ enum kind { KIND_MAP, KIND_PTR, KIND_I32, KIND_I64, KIND_F32 };
 struct CUfunc_st {
   char entry[64];
   int smem_bytes; /* dynamic shared memory a launch may ask for */
-  double ms;      /* a launch takes */
+  double ms;      /* a launch takes, */
+  double per_cta; /* and for each CTA */
 };
 struct CUmod_st {
-  double ms; /* "ms=2.5" in its PTX; else 0 */
+  double ms, per_cta; /* "ms=2.5", "per_cta=0.1" in its PTX; else 0 */
 };
 struct CUevent_st {
   double at;
@@ -226,6 +227,12 @@ CUresult cuCtxSynchronize(void) {
 
 /* ---- code ---- */
 
+/* The number behind |name|; 0: there is none. */
+static double named(const char *text, const char *name) {
+  const char *at = strstr(text, name);
+  return at ? strtod(at + strlen(name), NULL) : 0;
+}
+
 CUresult cuModuleLoadDataEx(CUmodule *out, const void *image, unsigned n, int *options,
                             void **values) {
   ENTER("cuModuleLoadDataEx");
@@ -238,11 +245,11 @@ CUresult cuModuleLoadDataEx(CUmodule *out, const void *image, unsigned n, int *o
     return failure->value;
   if (is_ptx && !strstr(image, ".target")) /* also reads up to the NUL, as the driver does */
     return CUDA_ERROR_INVALID_PTX;
-  const char *time = is_ptx ? strstr(image, "ms=") : NULL;
   *out = malloc(sizeof **out); /* so that a leak is seen */
   if (!*out)
     return CUDA_ERROR_OUT_OF_MEMORY;
-  (*out)->ms = time ? strtod(time + 3, NULL) : 0;
+  (*out)->ms = is_ptx ? named(image, "ms=") : 0;
+  (*out)->per_cta = is_ptx ? named(image, "per_cta=") : 0;
   return CUDA_SUCCESS;
 }
 CUresult cuModuleUnload(CUmodule module) {
@@ -258,6 +265,7 @@ CUresult cuModuleGetFunction(CUfunction *out, CUmodule module, const char *name)
   snprintf(function->entry, sizeof function->entry, "%s", name);
   function->smem_bytes = 48 * 1024;
   function->ms = module->ms;
+  function->per_cta = module->per_cta;
   *out = function;
   return CUDA_SUCCESS;
 }
@@ -423,7 +431,7 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, voi
   if (extra || !config->grid[0] || config->grid[0] > INT32_MAX ||
       config->shared_bytes > (uint32_t)function->smem_bytes)
     return CUDA_ERROR_INVALID_VALUE;
-  clock_ms += function->ms;
+  clock_ms += function->ms + function->per_cta * config->grid[0];
   if (n_launches == FAKE_MAX_LAUNCHES)
     return CUDA_SUCCESS;
   struct fake_launch *launch = &launches[n_launches++];

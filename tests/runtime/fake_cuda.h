@@ -1,7 +1,8 @@
 /* fake_cuda.h: what a test may ask of the fake driver. The fake is a shared library with the
    driver's entry points; the runtime opens it through PISA_LIBCUDA. "Device" memory is host memory,
    kernels do nothing, and the first launches are recorded with the parameters that abi.def gives
-   their kernels. A launch takes the time that its PTX names ("ms=2.5"), or none; events tell it.
+   their kernels. A launch takes the time that its PTX names ("ms=2.5 per_cta=0.1"), or none; events
+   tell it.
 
    A test opens the same library by the same path and so sees the same state (fake_open).
    Environment, for whole programs: FAKE_CUDA_FAIL="symbol=result,..." makes entry points fail from

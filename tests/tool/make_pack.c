@@ -19,6 +19,7 @@ static const struct {
     {"hybrid", {.shape = GROUPED, .always = "always last=1\n", .no_cubin = true}},
     {"drop", {.shape = GROUPED, .attend = "selected=exact rest=drop"}},
     {"dense", {.shape = GROUPED, .dense = true}},
+    {"slow_dense", {.shape = GROUPED, .dense = true, .no_cubin = true, .code = "// per_cta=1\n"}},
     {"plain", {.shape = PLAIN}},
     {"select",
      {.shape = "heads=4 kv_heads=2 head_dim=64 type=bf16 mask=causal",
@@ -63,6 +64,6 @@ int main(int argc, char **argv) {
     sample_free(&pack);
     return failed;
   }
-  fprintf(stderr, "usage: make_pack hybrid|drop|dense|plain|select|threshold FILE\n");
+  fprintf(stderr, "usage: make_pack hybrid|drop|dense|slow_dense|plain|select|threshold FILE\n");
   return 2;
 }

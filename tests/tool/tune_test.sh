@@ -92,6 +92,11 @@ expect 0 "best so far" $tune --again --set density=0.25
 # crossover: launches take the same time whatever the length, so one of the two always wins
 $make_pack dense d.pack
 expect 0 "dense was faster at every length" $pisa tune t.pack --no-verify --tokens 1024 --dense d.pack
+$make_pack slow_dense s.pack # a millisecond for each 128 queries of a head, the method 45 in all: from 11.25 blocks on
+$make m.pack 15 15 15 15
+expect 0 "the line for the spec: below 1536 tokens use dense" \
+  $pisa tune m.pack --no-verify --tokens 4096 --dense s.pack --set density=0.125 --rounds 5
+expect 0 "the method was faster at every length" $pisa tune m.pack --no-verify --tokens 4096 --dense s.pack --heads 24
 $make_pack plain p.pack
 expect 1 "is not dense" $pisa tune t.pack --no-verify --tokens 256 --dense p.pack
 expect 0 "nothing to tune" $pisa tune p.pack
