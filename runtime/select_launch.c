@@ -31,6 +31,12 @@ static int64_t scanned(const struct pisa_job *job) {
   return pisa_flat_queries(pisa_method_group(job->method), folded);
 }
 
+/* Queries that a CTA of pick takes. */
+static int64_t picked(const struct pisa_job *job) {
+  const struct pisa_method *m = job->method;
+  return pisa_pick_rows((int)m->keep, m->group, pisa_reduces_mass(m));
+}
+
 /* CTAs that take |count| queries of a key head each. */
 static int64_t groups(const struct pisa_job *job, int64_t count) {
   return job->shape.kv_heads * pisa_ceil_div(job->shape.queries, count);
@@ -62,7 +68,7 @@ ENQUEUE(CLUSTER, cluster, job->layout.segments)
 ENQUEUE(SCATTER, scatter, groups(job, PISA_SCATTER_ROWS))
 ENQUEUE(LEAF_SCORE, leaf_score,
         persistent(job, id, (int64_t)job->layout.segments * job->layout.item_room))
-ENQUEUE(PICK, pick, groups(job, PISA_PICK_ROWS))
+ENQUEUE(PICK, pick, groups(job, picked(job)))
 ENQUEUE(FLAT, flat, groups(job, scanned(job)))
 ENQUEUE(CSR_COUNT, csr_count, job->shape.kv_heads * job->layout.csr_segments)
 ENQUEUE(CSR_SCAN, csr_scan, job->shape.kv_heads)

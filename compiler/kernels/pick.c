@@ -26,18 +26,22 @@ static const struct ir_arg pick_args[] = {
 static const double ln_2 = 0.69314718055994531;
 
 struct pick_row pick_row_of(struct ir *k, const struct pick *a, val query) {
-  const int list_bytes = a->plan->keep * WORD;
   struct sequence s = sequence_of_query(k, query);
   val t = sequence_token(k, &s, query), sees = is_ge(k, t, i32(k, 0));
   val leaf = udiv(k, smax(k, t, i32(k, 0)), i32(k, a->plan->leaf));
   struct pick_row row = {.keys = s.keys, .own = choose(k, sees, leaf, i32(k, -1))};
   row.row = sequence_row(k, query, a->kv_head);
   row.visible = add_const(k, row.own, 1);
-  row.kept = at_row(k, ARG(kept), row.row, i32(k, list_bytes));
-  val list = sequence_list_row(k, &s, query, a->kv_head);
-  row.ids = at_row(k, ARG(ids), list, i32(k, list_bytes));
-  row.worth = at_row(k, ARG(worth), list, i32(k, list_bytes));
+  row.kept = at_row(k, ARG(kept), row.row, i32(k, a->plan->keep * WORD));
+  pick_row_lists(k, a, &row, sequence_list_row(k, &s, query, a->kv_head));
   return row;
+}
+
+void pick_row_lists(struct ir *k, const struct pick *a, struct pick_row *row, val list) {
+  val bytes = i32(k, a->plan->keep * WORD);
+  row->list = list;
+  row->ids = at_row(k, ARG(ids), list, bytes);
+  row->worth = at_row(k, ARG(worth), list, bytes);
 }
 
 /* Whether the leaf has tokens of |range|. */
@@ -70,15 +74,61 @@ val pick_worth(struct ir *k, const struct pick *a, val key) {
   return choose(k, is_eq(k, key, i32(k, BEST_FORCED)), f32(k, INFINITY), finite);
 }
 
-static bool fits_thread(const struct plan_pyramid *plan) {
-  return !plan_is_mass(plan) && plan->keep * plan->children <= PICK_THREAD_CANDIDATES;
+void pick_put(struct ir *k, const struct pick_row *row, val place, val leaf, val worth) {
+  val offset = mul_const(k, place, WORD);
+  store(k, leaf, at(k, row->ids, offset), WORD);
+  IF (k, bit_not(k, is_null_pointer(k, ARG(worth)))) {
+    store(k, worth, at(k, row->worth, offset), WORD);
+  }
+}
+
+void pick_put_rest(struct ir *k, const struct pick *a, const struct pick_row *row, val count,
+                   val visible) {
+  FOR_STEP(k, place, add(k, count, a->lanes.lane), i32(k, a->plan->keep), i32(k, WARP)) {
+    val is_there = is_lt(k, place, visible);
+    pick_put(k, row, place, choose(k, is_there, place, i32(k, -1)),
+             choose(k, is_there, f32(k, INFINITY), f32(k, -INFINITY)));
+  }
+}
+
+/* Who has a row: a thread; a warp, with its scores in registers; a warp. */
+enum who { BY_THREAD, BY_HEADS, BY_WARP };
+
+static enum who who_picks(const struct plan_pyramid *plan) {
+  if (pisa_pick_by_thread(plan->keep, plan->children, plan_is_mass(plan)))
+    return BY_THREAD;
+  return pick_fits_heads(plan) ? BY_HEADS : BY_WARP;
+}
+
+/* What limits the registers of a thread: those of a row. */
+static int ctas_per_sm(const struct pick *a, enum who who) {
+  const int few = who == BY_HEADS ? pick_heads_words(a->plan) <= 12 : a->candidates <= 16;
+  return who == BY_WARP || few ? 4 : 2;
+}
+
+static void pick_rows(struct ir *k, const struct pick *a, enum who who, int rows) {
+  const int warps = a->plan->pick.threads / WARP;
+  if (who == BY_HEADS) {
+    assert(rows % warps == 0);
+    pick_by_heads(k, a, rows / warps);
+    return;
+  }
+  val mine = add(k, a->first, who == BY_THREAD ? thread_index(k) : a->lanes.warp);
+  FOR_STEP(k, query, mine, a->end, i32(k, who == BY_THREAD ? a->plan->pick.threads : warps)) {
+    if (who == BY_THREAD)
+      pick_by_thread(k, a, query);
+    else
+      pick_by_warp(k, a, query);
+  }
 }
 
 void kernel_pick(struct ir *k, const struct plan_pyramid *plan) {
-  const int warps = plan->pick.threads / 32;
-  assert(cluster_can(plan) && PISA_PICK_ROWS % plan->pick.threads == 0);
+  const enum who who = who_picks(plan);
+  const int warps = plan->pick.threads / WARP;
+  const int rows = pisa_pick_rows(plan->keep, plan->children, plan_is_mass(plan));
+  assert(cluster_can(plan));
   assert(plan->pick.smem_bytes >=
-         (fits_thread(plan) ? pick_thread_bytes(plan) : warps * pick_warp_bytes(plan)));
+         (who == BY_THREAD ? pick_thread_bytes(plan) : warps * pick_warp_bytes(plan)));
   ir_set_half(k, plan->type == TYPE_FP16);
   kernel_begin(k, PISA_PICK_N_ARGS, pick_args);
   struct pick a = {.plan = plan, .lanes = lanes_new(k)};
@@ -87,16 +137,8 @@ void kernel_pick(struct ir *k, const struct plan_pyramid *plan) {
   launch_handover(k);
   val group = udiv(k, cta_index(k), ARG(kv_heads));
   a.kv_head = sub(k, cta_index(k), mul(k, group, ARG(kv_heads)));
-  a.first = mul_const(k, group, PISA_PICK_ROWS);
-  a.end = smin(k, add_const(k, a.first, PISA_PICK_ROWS), ARG(queries));
-  bool by_thread = fits_thread(plan);
-  val mine = add(k, a.first, by_thread ? thread_index(k) : a.lanes.warp);
-  FOR_STEP(k, query, mine, a.end, i32(k, by_thread ? plan->pick.threads : warps)) {
-    if (by_thread)
-      pick_by_thread(k, &a, query);
-    else
-      pick_by_warp(k, &a, query);
-  }
-  const int ctas_per_sm = by_thread && a.candidates > 16 ? 2 : 4; /* registers of a row */
-  kernel_end(k, plan->pick.entry, plan->pick.threads, ctas_per_sm);
+  a.first = mul_const(k, group, rows);
+  a.end = smin(k, add_const(k, a.first, rows), ARG(queries));
+  pick_rows(k, &a, who, rows);
+  kernel_end(k, plan->pick.entry, plan->pick.threads, ctas_per_sm(&a, who));
 }

@@ -9,7 +9,7 @@
 
 #define ARG(name) (k->arg[PISA_PICK_##name])
 
-enum { WORD = 4, PICK_THREAD_CANDIDATES = 32 }; /* so many keys a thread ranks in registers */
+enum { WORD = 4, WARP = 32 };
 
 struct pick {
   const struct plan_pyramid *plan;
@@ -20,16 +20,25 @@ struct pick {
 struct pick_row {
   val row;        /* of arrays [R] */
   val kept;       /* pointer to its parents */
+  val list;       /* row of the caller's arrays */
   val ids, worth; /* pointers to its list; |worth| may be null, as the argument */
   val own;        /* leaf; -1 before the first key */
   val visible;    /* leaves */
   val keys;       /* of the sequence */
 };
 struct pick_row pick_row_of(struct ir *k, const struct pick *a, val query);
+/* Sets the list, and where it lies. */
+void pick_row_lists(struct ir *k, const struct pick *a, struct pick_row *row, val list);
 /* Whether |leaf|, a visible one, is kept unranked. */
 val pick_is_forced(struct ir *k, const struct pick *a, const struct pick_row *row, val leaf);
 /* Worth (natural units) of a leaf kept with |key| (best.h). */
 val pick_worth(struct ir *k, const struct pick *a, val key);
+
+/* Entry |place| of the list. */
+void pick_put(struct ir *k, const struct pick_row *row, val place, val leaf, val worth);
+/* Entries |count| .. K - 1, by a warp: of all |visible| leaves, or none. */
+void pick_put_rest(struct ir *k, const struct pick *a, const struct pick_row *row, val count,
+                   val visible);
 
 /* ---- pick_thread.c: few candidates, without mass ---- */
 
@@ -37,10 +46,20 @@ int pick_thread_bytes(const struct plan_pyramid *plan);
 /* One row a thread; |query| is one. */
 void pick_by_thread(struct ir *k, const struct pick *a, val query);
 
-/* ---- pick_warp.c ---- */
+/* ---- pick_warp.c: any ---- */
 
 int pick_warp_bytes(const struct plan_pyramid *plan); /* of a warp */
 /* One row a warp. */
 void pick_by_warp(struct ir *k, const struct pick *a, val query);
+/* The list of a row from the keys of its candidates, in shared memory. */
+void pick_put_keys(struct ir *k, const struct pick *a, const struct pick_row *row, val keys);
+
+/* ---- pick_heads.c: with mass, where a warp's registers have all scores of a row ---- */
+
+bool pick_fits_heads(const struct plan_pyramid *plan);
+/* Words of scores that a lane has of a row. */
+int pick_heads_words(const struct plan_pyramid *plan);
+/* |rows| adjacent ones a warp, at most 32; shared memory as by warp. */
+void pick_by_heads(struct ir *k, const struct pick *a, int rows);
 
 #endif

@@ -49,7 +49,7 @@ static void write_list(struct ir *k, const struct pick *a, const struct pick_row
 }
 
 static void write_all(struct ir *k, const struct pick *a, const struct pick_row *row) {
-  val ids[PICK_THREAD_CANDIDATES], worth[PICK_THREAD_CANDIDATES];
+  val ids[PISA_PICK_THREAD_CANDIDATES], worth[PISA_PICK_THREAD_CANDIDATES];
   for (int i = 0; i < a->plan->keep; i++) {
     val is_there = is_lt(k, i32(k, i), row->visible);
     ids[i] = choose(k, is_there, i32(k, i), i32(k, -1));
@@ -62,7 +62,7 @@ static void write_all(struct ir *k, const struct pick *a, const struct pick_row 
 static void read_candidates(struct ir *k, const struct pick *a, const struct pick_row *row,
                             val *leaf, val *key) {
   const int g = a->plan->children, n = a->candidates;
-  val parent[PICK_THREAD_CANDIDATES], score[PICK_THREAD_CANDIDATES];
+  val parent[PISA_PICK_THREAD_CANDIDATES], score[PISA_PICK_THREAD_CANDIDATES];
   read_words(k, row->kept, a->plan->keep, parent);
   read_words(k, at_row(k, ARG(scores), row->row, i32(k, a->slots * WORD)), n, score);
   for (int i = 0; i < n; i++) {
@@ -86,7 +86,8 @@ static void rank_all(struct ir *k, int n, const val *key, val *rank) {
 
 static void choose_best(struct ir *k, const struct pick *a, const struct pick_row *row) {
   const int n = a->candidates, keep = a->plan->keep;
-  val leaf[PICK_THREAD_CANDIDATES], key[PICK_THREAD_CANDIDATES], rank[PICK_THREAD_CANDIDATES];
+  val leaf[PISA_PICK_THREAD_CANDIDATES], key[PISA_PICK_THREAD_CANDIDATES],
+      rank[PISA_PICK_THREAD_CANDIDATES];
   read_candidates(k, a, row, leaf, key);
   rank_all(k, n, key, rank);
   val mine = at(k, k->smem, mul_const(k, thread_index(k), row_words(a->plan) * WORD));
@@ -101,7 +102,7 @@ static void choose_best(struct ir *k, const struct pick *a, const struct pick_ro
       set(k, count, add_const(k, get(k, count), 1));
     }
   }
-  val ids[PICK_THREAD_CANDIDATES], worth[PICK_THREAD_CANDIDATES];
+  val ids[PISA_PICK_THREAD_CANDIDATES], worth[PISA_PICK_THREAD_CANDIDATES];
   read_words(k, mine, keep, ids);
   read_words(k, at_const(k, mine, worth_offset), keep, worth);
   for (int i = 0; i < keep; i++) {

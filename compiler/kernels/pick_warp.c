@@ -1,4 +1,5 @@
-/* pick_warp.c: one row by one warp, keys of candidates in shared memory; see pick.h.
+/* pick_warp.c: one row by one warp, keys of candidates in shared memory; see pick.h. For as many
+   candidates and heads as there may be: scores are read where they are needed.
 
    With mass the worth of a leaf is the sum (or maximum) over heads of its part of the softmax over
    all candidates: those that are ranked, the own leaf and a forced previous one, whose scores lie
@@ -9,10 +10,8 @@
 #include "compiler/kernels/best.h"
 #include "compiler/kernels/pick.h"
 
-enum { WARP = 32 };
-
 int pick_warp_bytes(const struct plan_pyramid *plan) {
-  return plan->keep * plan->children * WORD;
+  return (plan->keep * plan->children + 3) / 4 * 4 * WORD; /* whole rows of 16 bytes */
 }
 
 struct chooser {
@@ -153,33 +152,22 @@ static void rank_parts(struct ir *k, const struct chooser *c) {
 
 /* ---- lists ---- */
 
-static void put(struct ir *k, const struct pick_row *row, val place, val leaf, val worth) {
-  val offset = mul_const(k, place, WORD);
-  store(k, leaf, at(k, row->ids, offset), WORD);
-  IF (k, bit_not(k, is_null_pointer(k, ARG(worth)))) {
-    store(k, worth, at(k, row->worth, offset), WORD);
-  }
-}
-
 static void put_best(struct ir *k, void *context, val candidate, val key, val place) {
   const struct chooser *c = context;
-  put(k, c->row, place, leaf_of(k, c->a, c->row, candidate), pick_worth(k, c->a, key));
+  pick_put(k, c->row, place, leaf_of(k, c->a, c->row, candidate), pick_worth(k, c->a, key));
 }
 
-/* Leaves |count| .. K - 1 of the list: of all that are visible, or none. */
-static void put_rest(struct ir *k, const struct pick *a, const struct pick_row *row, val count,
-                     val visible) {
-  FOR_STEP(k, place, add(k, count, a->lanes.lane), i32(k, a->plan->keep), i32(k, WARP)) {
-    val is_there = is_lt(k, place, visible);
-    put(k, row, place, choose(k, is_there, place, i32(k, -1)),
-        choose(k, is_there, f32(k, INFINITY), f32(k, -INFINITY)));
-  }
+void pick_put_keys(struct ir *k, const struct pick *a, const struct pick_row *row, val keys) {
+  struct chooser c = {a, row, keys};
+  val n = i32(k, a->candidates);
+  val count = best_of_keys(k, &a->lanes, a->plan->keep, n, a->candidates, keys, put_best, &c);
+  pick_put_rest(k, a, row, count, i32(k, 0));
 }
 
 void pick_by_warp(struct ir *k, const struct pick *a, val query) {
   struct pick_row row = pick_row_of(k, a, query);
   IF (k, is_le(k, row.visible, i32(k, a->plan->keep))) {
-    put_rest(k, a, &row, i32(k, 0), row.visible);
+    pick_put_rest(k, a, &row, i32(k, 0), row.visible);
   }
   ELSE (k) {
     val keys = at(k, k->smem, mul_const(k, a->lanes.warp, pick_warp_bytes(a->plan)));
@@ -189,8 +177,6 @@ void pick_by_warp(struct ir *k, const struct pick *a, val query) {
       rank_parts(k, &c);
     else
       rank_scores(k, &c);
-    val n = i32(k, a->candidates);
-    val count = best_of_keys(k, &a->lanes, a->plan->keep, n, a->candidates, keys, put_best, &c);
-    put_rest(k, a, &row, count, i32(k, 0));
+    pick_put_keys(k, a, &row, keys);
   }
 }

@@ -176,17 +176,20 @@ static struct plan_kernel plan_walk(const struct plan_pyramid *p, const struct t
       .entry = "pisa_walk", .threads = 32 * warps, .smem_bytes = warps * bytes};
 }
 
-/* A thread ranks up to 32 candidates and keeps its list, rows of 16 bytes and 16 between them; or a
-   warp has the keys of all candidates. */
+/* A thread ranks candidates of its row and keeps its list, rows of 16 bytes and 16 between them; or
+   a warp has the keys of all candidates. */
 static struct plan_kernel plan_pick(const struct plan_pyramid *p) {
-  enum { THREADS = 128, MAX_RANKED = 32 };
+  enum { THREADS = 128, WARPS = 8 };
   const int candidates = p->keep * p->children, list = (p->keep + 3) / 4 * 4;
-  bool by_thread = !plan_is_mass(p) && candidates <= MAX_RANKED;
-  return (struct plan_kernel){
-      .entry = "pisa_pick",
-      .threads = THREADS,
-      .smem_bytes = 4 * (by_thread ? THREADS * (2 * list + 4) : THREADS / 32 * candidates),
-  };
+  struct plan_kernel kernel = {.entry = "pisa_pick"};
+  if (pisa_pick_by_thread(p->keep, p->children, plan_is_mass(p))) {
+    kernel.threads = THREADS;
+    kernel.smem_bytes = THREADS * 4 * (2 * list + 4);
+  } else {
+    kernel.threads = 32 * WARPS;
+    kernel.smem_bytes = WARPS * 4 * ((candidates + 3) / 4 * 4);
+  }
+  return kernel;
 }
 
 /* Counters of a window of leaves, those of 1M tokens with 64 a leaf: one word each, or two. */

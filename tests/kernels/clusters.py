@@ -8,7 +8,7 @@ from selection import Selector, ceil_div, log_sum
 LOG2_E = 1.4426950408889634
 CLUSTER, SINGLE, NEAR = range(3)
 NO_SLOT = 1023
-SCATTER_ROWS = PICK_ROWS = 128  # of runtime/pyramid.def
+SCATTER_ROWS = 128  # of runtime/pyramid.def
 
 
 def has_singles(plan):
@@ -127,7 +127,8 @@ class Stage:
 
     def run_pick(self, worth=True):
         kernel = self.plan.kernel("pick")
-        kernel.launch(ceil_div(self.s.T, PICK_ROWS) * self.s.kv_heads, kernel.shared, self.memory, [
+        rows = 128 if not self.plan.mass and self.plan.K * self.plan.g <= 32 else 32
+        kernel.launch(ceil_div(self.s.T, rows) * self.s.kv_heads, kernel.shared, self.memory, [
             *self.common, *(self.at[x] for x in ("kept", "scores", "forced", "ids")), self.at["worth"] if worth else 0])
 
     def images(self):

@@ -192,7 +192,8 @@ static void check_clusters(int *i, const pisa_attention *call, const struct layo
   IS(LEAF_SCORE, item_room, w->item_room);
   IS(LEAF_SCORE, leaves, w->leaves);
   check_scale(l, PISA_LEAF_SCORE_scale);
-  l = next(i, "pisa_pick", KV_HEADS * ceil_div(w->queries, PISA_PICK_ROWS), call, w);
+  const int picked = pisa_pick_rows(K, 2, w->forced != 0);
+  l = next(i, "pisa_pick", KV_HEADS * ceil_div(w->queries, picked), call, w);
   IS(PICK, kept, w->kept);
   IS(PICK, scores, w->scores);
   IS(PICK, forced, w->forced);

@@ -1,0 +1,357 @@
+/* pick_heads.c: with mass, one row by one warp, the scores of all its heads in registers; see
+   pick.h.
+
+   With H heads, up to a power of two, P = 32 / H lanes have one head:
+
+       lane                   has, in word w
+       P head + place         candidate P w + place of that head
+
+   each a load of adjacent numbers by the warp. Lanes of one head share its maximum and its sum.
+   Parts of the softmax are then joined over heads as a matrix is turned: the lane bits of the head,
+   the highest first, take the |bits| low bits of the word, so that in round r
+
+       lane L                 speaks for candidate 32 r + P (L >> (5 - bits)) + L mod P
+
+   where bits of the head that are left over say the same twice. */
+#include <assert.h>
+#include <math.h>
+
+#include "compiler/kernels/best.h"
+#include "compiler/kernels/pick.h"
+
+enum { WARP_BITS = 5, MAX_WORDS = 32, MAX_OTHERS = 3 };
+
+/* Finite, below every score that counts: the maximum of heads without one. */
+static const double LEAST = -1e30;
+
+struct layout {
+  int heads, places; /* H, P */
+  int words;         /* that have candidates */
+  int bits;
+  int rounds; /* candidates a lane speaks for */
+};
+
+static struct layout layout_of(const struct plan_pyramid *plan) {
+  const int n = plan->keep * plan->children;
+  struct layout l = {.heads = 1};
+  while (l.heads < plan->group)
+    l.heads *= 2;
+  l.places = WARP / l.heads;
+  l.words = (n + l.places - 1) / l.places;
+  while (1 << l.bits < l.words && 1 << l.bits < l.heads)
+    l.bits++;
+  l.rounds = (l.words + (1 << l.bits) - 1) >> l.bits;
+  return l;
+}
+
+bool pick_fits_heads(const struct plan_pyramid *plan) {
+  return plan_is_mass(plan) && layout_of(plan).words <= MAX_WORDS;
+}
+
+int pick_heads_words(const struct plan_pyramid *plan) {
+  return layout_of(plan).words;
+}
+
+struct picker {
+  const struct pick *a;
+  struct layout of;
+  val place;           /* of the lane, of P */
+  val is_head;         /* the lane's head is one */
+  val candidate;       /* it speaks for in round 0 */
+  val scores, sinks;   /* of row 0: word 0; of other forced leaves */
+  val last_scores;     /* the last word, whose candidates may not be P */
+  val near;            /* previous leaf, place 0, or own one, place 1 */
+  val kept, last_kept; /* parents in the first and the last round */
+  val keys;            /* shared */
+};
+
+static int row_bytes(const struct pick *a) {
+  return a->slots * a->plan->group * WORD;
+}
+
+static int word_bytes(const struct picker *h) {
+  return h->of.places * h->a->plan->group * WORD;
+}
+
+static bool has_sink(const struct pick *a) {
+  return a->plan->n_always > 0;
+}
+
+/* Of row 0, at the lane's head. */
+static val score_place(struct ir *k, const struct picker *h, val head_bytes, val slot) {
+  val offset = add(k, mul_const(k, slot, h->a->plan->group * WORD), head_bytes);
+  return at(k, ARG(scores), offset);
+}
+
+static val kept_place(struct ir *k, const struct picker *h, int round) {
+  val last = i32(k, h->a->candidates - 1);
+  val candidate = smin(k, add_const(k, h->candidate, WARP * round), last);
+  val slot = udiv(k, candidate, i32(k, h->a->plan->children));
+  return at(k, ARG(kept), mul_const(k, slot, WORD));
+}
+
+static struct picker picker_new(struct ir *k, const struct pick *a) {
+  struct picker h = {.a = a, .of = layout_of(a->plan)};
+  const int n = a->candidates, P = h.of.places;
+  val lane = a->lanes.lane, head = udiv(k, lane, i32(k, P));
+  val head_bytes = mul_const(k, smin(k, head, i32(k, a->plan->group - 1)), WORD);
+  h.is_head = is_lt(k, head, i32(k, a->plan->group));
+  h.place = bit_and(k, lane, i32(k, P - 1));
+  val word = shift_right(k, lane, i32(k, WARP_BITS - h.of.bits));
+  h.candidate = h.of.bits == 0 ? h.place : add(k, mul_const(k, word, P), h.place);
+  val last = smin(k, add_const(k, h.place, P * (h.of.words - 1)), i32(k, n - 1));
+  val near = add_const(k, smin(k, h.place, i32(k, 1)), n);
+  h.scores = score_place(k, &h, head_bytes, h.place);
+  h.last_scores = score_place(k, &h, head_bytes, last);
+  h.near = score_place(k, &h, head_bytes, near);
+  h.sinks = at(k, ARG(forced), head_bytes);
+  h.kept = kept_place(k, &h, 0);
+  h.last_kept = kept_place(k, &h, h.of.rounds - 1);
+  h.keys = at(k, k->smem, mul_const(k, a->lanes.warp, pick_warp_bytes(a->plan)));
+  return h;
+}
+
+/* ---- what a row has in memory ---- */
+
+struct row_vars { /* may be loaded ahead of their use */
+  struct var kept[MAX_WORDS], score[MAX_WORDS];
+  struct var other[MAX_OTHERS]; /* previous and own leaf (P > 1: in one word), other forced ones */
+};
+struct row_words { /* the same */
+  val kept[MAX_WORDS], score[MAX_WORDS], other[MAX_OTHERS];
+};
+
+static int others_of(const struct picker *h) {
+  return (h->of.places == 1 ? 2 : 1) + has_sink(h->a);
+}
+
+static struct row_vars row_vars_new(struct ir *k, const struct picker *h) {
+  struct row_vars v;
+  for (int r = 0; r < h->of.rounds; r++)
+    v.kept[r] = var_new(k, k->i32);
+  for (int i = 0; i < h->of.words; i++)
+    v.score[i] = var_new(k, k->f32);
+  for (int i = 0; i < others_of(h); i++)
+    v.other[i] = var_new(k, k->f32);
+  return v;
+}
+
+static struct row_words row_words_get(struct ir *k, const struct picker *h,
+                                      const struct row_vars *v) {
+  struct row_words w;
+  for (int r = 0; r < h->of.rounds; r++)
+    w.kept[r] = get(k, v->kept[r]);
+  for (int i = 0; i < h->of.words; i++)
+    w.score[i] = get(k, v->score[i]);
+  for (int i = 0; i < others_of(h); i++)
+    w.other[i] = get(k, v->other[i]);
+  return w;
+}
+
+/* Pointers are those of row 0 and this lane: one multiplication each for a row. */
+static void request(struct ir *k, const struct picker *h, const struct row_vars *v, val row) {
+  const int rounds = h->of.rounds, words = h->of.words;
+  val bytes = i32(k, row_bytes(h->a));
+  val scores = at_row(k, h->scores, row, bytes), near = at_row(k, h->near, row, bytes);
+  for (int i = 0; i < words; i++) {
+    bool clamps = i + 1 == words && h->a->candidates % h->of.places != 0;
+    val from =
+        clamps ? at_row(k, h->last_scores, row, bytes) : at_const(k, scores, i * word_bytes(h));
+    set(k, v->score[i], load(k, k->f32, from, WORD));
+  }
+  set(k, v->other[0], load(k, k->f32, near, WORD));
+  if (h->of.places == 1)
+    set(k, v->other[1], load(k, k->f32, at_const(k, near, word_bytes(h)), WORD));
+  if (has_sink(h->a)) {
+    val sink = at_row(k, h->sinks, row, i32(k, h->a->plan->group * WORD));
+    set(k, v->other[others_of(h) - 1], load(k, k->f32, sink, WORD));
+  }
+  bytes = i32(k, h->a->plan->keep * WORD);
+  val kept = at_row(k, h->kept, row, bytes);
+  for (int r = 0; r < rounds; r++) {
+    val from = r + 1 == rounds ? at_row(k, h->last_kept, row, bytes)
+                               : at_const(k, kept, r * (WARP / h->a->plan->children) * WORD);
+    set(k, v->kept[r], load(k, k->i32, from, WORD));
+  }
+}
+
+/* ---- parts of a softmax ---- */
+
+struct candidates { /* of this lane, one a round */
+  val leaf[MAX_WORDS], visible[MAX_WORDS], forced[MAX_WORDS];
+  val ranked[MAX_WORDS]; /* bit L: lane L's is visible and not forced */
+};
+
+static void look_up(struct ir *k, const struct picker *h, const struct pick_row *row,
+                    const struct row_words *w, struct candidates *c) {
+  const int g = h->a->plan->children, n = h->a->candidates;
+  val child = bit_and(k, h->candidate, i32(k, g - 1));
+  for (int r = 0; r < h->of.rounds; r++) {
+    c->leaf[r] = add(k, mul_const(k, w->kept[r], g), child);
+    c->visible[r] = is_ugt(k, row->visible, c->leaf[r]);
+    if (n < WARP * (r + 1))
+      c->visible[r] = both(k, c->visible[r], is_lt(k, h->candidate, i32(k, n - WARP * r)));
+    c->forced[r] = pick_is_forced(k, h->a, row, c->leaf[r]);
+    c->ranked[r] = warp_ballot(k, both(k, c->visible[r], bit_not(k, c->forced[r])));
+  }
+}
+
+static val counted(struct ir *k, const struct picker *h, val condition, val x) {
+  val counts = h->of.heads == h->a->plan->group ? condition : both(k, condition, h->is_head);
+  return choose(k, counts, x, f32(k, -INFINITY));
+}
+
+/* The words of this lane's head, candidates first: -inf what is not ranked. */
+static void candidate_scores(struct ir *k, const struct picker *h, const struct candidates *c,
+                             const struct row_words *w, val *x) {
+  const int low = (1 << h->of.bits) - 1;
+  val mask[MAX_WORDS];
+  for (int r = 0; r < h->of.rounds; r++)
+    mask[r] = shift_right(k, c->ranked[r], h->place);
+  for (int i = 0; i < h->of.words; i++) {
+    const int64_t bit = (int64_t)1 << ((i & low) << (WARP_BITS - h->of.bits));
+    val ranked = is_ne(k, bit_and(k, mask[i >> h->of.bits], i32(k, (int32_t)bit)), i32(k, 0));
+    x[i] = counted(k, h, ranked, w->score[i]);
+  }
+}
+
+static void other_scores(struct ir *k, const struct picker *h, const struct pick_row *row,
+                         const struct row_words *w, val *x) {
+  val first = is_eq(k, h->place, i32(k, 0)), previous = first;
+  if (!h->a->plan->previous)
+    previous = both(k, first, pick_is_forced(k, h->a, row, add_const(k, row->own, -1)));
+  if (h->of.places == 1) {
+    x[0] = counted(k, h, previous, w->other[0]);
+    x[1] = counted(k, h, first, w->other[1]);
+  } else {
+    val near = either(k, previous, is_eq(k, h->place, i32(k, 1)));
+    x[0] = counted(k, h, near, w->other[0]);
+  }
+  if (has_sink(h->a))
+    x[others_of(h) - 1] = counted(k, h, first, w->other[others_of(h) - 1]);
+}
+
+/* Scores (log2) -> their parts, those of candidates; a nan counts as nothing. */
+static void parts_of(struct ir *k, const struct picker *h, val *x) {
+  const int n = h->of.words, all = n + others_of(h);
+  val most = f32(k, LEAST), sum = {0};
+  for (int i = 0; i < all; i++)
+    most = maximum(k, most, x[i]);
+  for (int lanes = 1; lanes < h->of.places; lanes *= 2)
+    most = maximum(k, most, warp_across(k, most, lanes));
+  for (int i = 0; i < all; i++) {
+    x[i] = fused_saturated(k, exp2_approx(k, sub(k, x[i], most)), f32(k, 1), f32(k, 0));
+    sum = i == 0 ? x[i] : add(k, sum, x[i]);
+  }
+  for (int lanes = 1; lanes < h->of.places; lanes *= 2)
+    sum = add(k, sum, warp_across(k, sum, lanes));
+  val inverse = reciprocal_approx(k, maximum(k, sum, f32(k, 1e-30)));
+  for (int i = 0; i < n; i++)
+    x[i] = mul(k, x[i], inverse);
+}
+
+/* Parts [words] of the lane's head -> of all heads, [rounds]. The same tree for each candidate. */
+static void over_heads(struct ir *k, const struct picker *h, val *x) {
+  bool sums = h->a->plan->reduce == REDUCE_MASS;
+  const int words = h->of.rounds << h->of.bits;
+  for (int i = h->of.words; i < words; i++)
+    x[i] = f32(k, 0);
+  for (int lanes = WARP / 2, step = (1 << h->of.bits) / 2; lanes >= h->of.places;
+       lanes /= 2, step /= 2) {
+    val upper = is_ne(k, bit_and(k, h->a->lanes.lane, i32(k, lanes)), i32(k, 0));
+    for (int i = 0; i < words; i += 1 << h->of.bits)
+      for (int j = i; j < i + (step > 0 ? step : 1); j++) {
+        val mine = step > 0 ? choose(k, upper, x[j + step], x[j]) : x[j];
+        val other = warp_across(k, step > 0 ? choose(k, upper, x[j], x[j + step]) : x[j], lanes);
+        x[j] = sums ? add(k, mine, other) : maximum(k, mine, other);
+      }
+  }
+  for (int r = 0; r < h->of.rounds; r++)
+    x[r] = x[r << h->of.bits];
+}
+
+/* ---- lists ---- */
+
+/* At most 32 candidates: all in lanes. */
+static void put_lanes(struct ir *k, const struct picker *h, const struct pick_row *row,
+                      const struct candidates *c, val key, val part) {
+  const int spare = h->of.heads >> h->of.bits;   /* lanes that say the same */
+  const int copy = spare > 1 ? h->of.places : 0; /* and how far apart */
+  val first = is_eq(k, bit_and(k, h->a->lanes.lane, i32(k, (spare - 1) * h->of.places)), i32(k, 0));
+  struct best best = best_of_lanes(k, &h->a->lanes, h->a->plan->keep, h->a->candidates,
+                                   h->candidate, first, copy, key, h->keys);
+  IF (k, best.kept) {
+    val worth = choose(k, c->forced[0], f32(k, INFINITY), part);
+    pick_put(k, row, best.place, c->leaf[0], worth);
+  }
+  pick_put_rest(k, h->a, row, best.count, i32(k, 0));
+}
+
+static void put_rounds(struct ir *k, const struct picker *h, const struct pick_row *row,
+                       const val *key) {
+  for (int r = 0; r < h->of.rounds; r++) {
+    val candidate = add_const(k, h->candidate, WARP * r);
+    IF (k, is_lt(k, candidate, i32(k, h->a->candidates))) {
+      store(k, key[r], at(k, h->keys, mul_const(k, candidate, WORD)), WORD);
+    }
+  }
+  pick_put_keys(k, h->a, row, h->keys);
+}
+
+static void choose_best(struct ir *k, const struct picker *h, const struct pick_row *row,
+                        const struct row_words *w) {
+  struct candidates c;
+  val x[MAX_WORDS + MAX_OTHERS], key[MAX_WORDS];
+  look_up(k, h, row, w, &c);
+  candidate_scores(k, h, &c, w, x);
+  other_scores(k, h, row, w, x + h->of.words);
+  parts_of(k, h, x);
+  over_heads(k, h, x);
+  for (int r = 0; r < h->of.rounds; r++) {
+    val key_of_part = bit_or(k, bits_of(k, x[r]), i32(k, INT32_MIN)); /* best_key of x >= 0 */
+    key[r] = choose(k, c.forced[r], i32(k, BEST_FORCED), key_of_part);
+    key[r] = choose(k, c.visible[r], key[r], i32(k, BEST_ABSENT));
+  }
+  warp_sync(k); /* keys of the row before have been read */
+  if (h->of.rounds == 1)
+    put_lanes(k, h, row, &c, key[0], x[0]);
+  else
+    put_rounds(k, h, row, key);
+}
+
+/* The row of |query|, of which lane |lane| found out what is not alike for all. */
+static struct pick_row row_of_lane(struct ir *k, const struct pick *a, const struct pick_row *mine,
+                                   val query, val lane) {
+  struct pick_row row = {.row = sequence_row(k, query, a->kv_head)};
+  row.own = warp_read(k, mine->own, lane);
+  row.visible = add_const(k, row.own, 1);
+  row.keys = a->plan->n_always > 0 ? warp_read(k, mine->keys, lane) : (val){0};
+  row.kept = at_row(k, ARG(kept), row.row, i32(k, a->plan->keep * WORD));
+  pick_row_lists(k, a, &row, warp_read(k, mine->list, lane));
+  return row;
+}
+
+void pick_by_heads(struct ir *k, const struct pick *a, int rows) {
+  assert(rows >= 1 && rows <= WARP);
+  struct picker h = picker_new(k, a);
+  val first = add(k, a->first, mul_const(k, a->lanes.warp, rows));
+  val end = smin(k, add_const(k, first, rows), a->end);
+  IF (k, is_lt(k, first, end)) {
+    struct row_vars next = row_vars_new(k, &h);
+    request(k, &h, &next, sequence_row(k, first, a->kv_head));
+    val asks = smin(k, add(k, first, a->lanes.lane), add_const(k, end, -1));
+    struct pick_row mine = pick_row_of(k, a, asks);
+    FOR (k, query, first, end) {
+      struct row_words w = row_words_get(k, &h, &next);
+      val behind = smin(k, add_const(k, query, 1), add_const(k, end, -1));
+      request(k, &h, &next, sequence_row(k, behind, a->kv_head));
+      struct pick_row row = row_of_lane(k, a, &mine, query, sub(k, query, first));
+      IF (k, is_le(k, row.visible, i32(k, a->plan->keep))) {
+        pick_put_rest(k, a, &row, i32(k, 0), row.visible);
+      }
+      ELSE (k) {
+        choose_best(k, &h, &row, &w);
+      }
+    }
+  }
+}
