@@ -172,9 +172,9 @@ class Pyramid:
         self.append_completed = append_completed
         size = _request.pyramid_size(pack, batch, kv_heads or pack.kv_heads, room, starts)
         if device is None:
-            self.memory = _numpy.memory(size)
+            self.memory = _numpy.make_memory(size)
         else:
-            self.memory = _torch_part().memory(size, device)
+            self.memory = _torch_part().make_memory(size, device)
 
 
 def _scale(scale):

@@ -124,6 +124,6 @@ def run(pack, q, k, v, options, arrays, *, pyramid, out, copy):
     return (finish(o, result, q, pack) if options.attend else None, *made.values())
 
 
-def memory(size):
+def make_memory(size):
     """Memory for a pyramid of |size| bytes."""
     return empty((size,), np.uint8, alignment=256)

@@ -5,6 +5,7 @@ the rest is a handful of addresses. Under torch.compile, and where torch watches
 """
 
 import ctypes
+import os
 import threading
 from ctypes import byref, c_int, c_size_t, c_void_p
 
@@ -46,11 +47,16 @@ def refuse_gradients(q, k, v):
         )
 
 
-def memory(size, device):
+def make_memory(size, device):
     """Memory for a pyramid of |size| bytes, 256-byte aligned."""
     whole = torch.empty(size + 256, dtype=torch.uint8, device=device)
     first = -whole.data_ptr() % 256
     return whole[first : first + size]
+
+
+def new_workspace(size, device):
+    """Memory of the caching allocator, given back to this stream when the call returns."""
+    return torch.empty(size, dtype=torch.uint8, device=device)
 
 
 class Plan:
@@ -100,10 +106,10 @@ def eager(pack, q, k, v, options, arrays, memory, out, made=None):
         check(device_number(memory) == device, f"pyramid is on {memory.device}, q on {q.device}")
         request.pyramid = memory.data_ptr()
     if device < 0:
-        lib.call("pisa_cpu_run", pack._handle, pack.variant, plan.pointer, None)
+        _run_cpu(pack, request, memory)
     else:
         size = plan.workspace_bytes
-        workspace = torch.empty(size, dtype=torch.uint8, device=q.device) if size else None
+        workspace = new_workspace(size, q.device) if size else None
         place = workspace.data_ptr() if size else None
         if lib.launch(plan.module, plan.pointer, place, size, current_stream(device), plan.error_pointer):
             lib.check(plan.error)
@@ -122,12 +128,13 @@ def _plan(pack, device, q, k, v, options, out):
     if v is not None:
         key += (v.shape, v.stride())
     if out is not None:
-        key += (out.shape, out.stride())
+        key += (out.shape, out.stride(), out.dtype, out.device)
     plan = plans.get(key)
     if plan is None:
         if out is not None:
             check(out.shape == q.shape, f"out has shape {tuple(out.shape)}, must be q's {tuple(q.shape)}")
             check(out.dtype == q.dtype, f"out has type {out.dtype}, must be q's {q.dtype}")
+            check(out.device == q.device, f"out is on {out.device}, q on {q.device}")
         if len(plans) >= MOST_PLANS:
             plans.clear()
         o = (torch.empty_like(q) if out is None else out) if options.attend else None
@@ -137,13 +144,14 @@ def _plan(pack, device, q, k, v, options, out):
 
 def _check_tensors(pack, device, q, k, v):
     kind = TYPES[pack.dtype]
-    if q.dtype is kind and k.dtype is kind and device_number(k) == device:
-        if v is None or v.dtype is kind and device_number(v) == device:
+    if q.dtype is kind and k.dtype is kind and device_number(k) == device and (device >= 0 or q.is_cpu and k.is_cpu):
+        if v is None or v.dtype is kind and device_number(v) == device and (device >= 0 or v.is_cpu):
             return
+    check(q.is_cpu or q.is_cuda, f"q is on {q.device}, must be on the CPU or a CUDA device")
     for name, x in (("q", q), ("k", k), ("v", v)):
         if x is not None:
             check(x.dtype is kind, f"{name} has type {x.dtype}, must be {kind} for {pack.name}")
-            check(device_number(x) == device, f"{name} is on {x.device}, q on {q.device}")
+            check(x.device == q.device, f"{name} is on {x.device}, q on {q.device}")
 
 
 def _make(plan, q):
@@ -165,6 +173,17 @@ def _set_arrays(pack, device, request, arrays):
         setattr(request, name, None if x is None else x.data_ptr())
 
 
+def _run_cpu(pack, request, memory):
+    """The call on the CPU; a pyramid that a graph has moved to where it is not aligned is written in another place."""
+    aligned = memory
+    if memory is not None and memory.data_ptr() % 256:
+        aligned = make_memory(memory.numel(), "cpu").copy_(memory)
+        request.pyramid = aligned.data_ptr()
+    lib.call("pisa_cpu_run", pack._handle, pack.variant, byref(request), None)
+    if aligned is not memory:
+        memory.copy_(aligned)
+
+
 def _place(x):
     """|x|, or a copy where kernels cannot read it as it lies (pisa.h, pisa_tensor)."""
     strides = [x.stride(i) for i in range(x.dim() - 1) if x.shape[i] > 1]
@@ -176,7 +195,9 @@ def _place(x):
 
 def make_current(device):
     """Lets this thread have the primary context of |device|, which torch uses, where it has none yet."""
-    driver, current, context, number = ctypes.CDLL("libcuda.so.1"), c_void_p(), c_void_p(), c_int()
+    driver = ctypes.CDLL(os.environ.get("PISA_LIBCUDA", "libcuda.so.1"))  # as libpisa finds it
+    current, context, number = c_void_p(), c_void_p(), c_int()
+    driver.cuInit(0)
     driver.cuCtxGetCurrent(byref(current))
     if not current.value:
         driver.cuDeviceGet(byref(number), device)

@@ -1,0 +1,280 @@
+"""torch: the same bits as NumPy on the CPU, ops, compiled graphs, gradients; launches on a driver whose kernels do nothing."""
+
+import os
+import threading
+import time
+import unittest
+
+from common import error, main, normal, pisa, sample, skip, softmax_attention
+
+try:
+    import torch
+except ImportError as missing:
+    skip(missing)
+
+import numpy as np
+
+from pisa import _numpy, _torch, _torch_ops
+
+
+def inputs(n_q, n_k, d=64, heads=4, kv_heads=2, batch=1):
+    shapes = ((batch, heads, n_q, d), (batch, kv_heads, n_k, d), (batch, kv_heads, n_k, d))
+    return [torch.from_numpy(normal(shape, seed)).bfloat16() for seed, shape in enumerate(shapes)]
+
+
+def bits(x):
+    return x.view(torch.int16).numpy().view(np.uint16)
+
+
+def same(a, b):
+    return all(torch.equal(x, y) for x, y in zip(a, b)) and len(a) == len(b)
+
+
+def compiled(function, **options):
+    torch.compiler.reset()
+    return torch.compile(function, fullgraph=True, backend="aot_eager", **options)
+
+
+class Tensors(unittest.TestCase):
+    def setUp(self):
+        self.pack = pisa.load(sample("hybrid"))
+        self.qkv = inputs(300, 700)
+
+    def test_like_numpy(self):
+        found = pisa.attention(*self.qkv, self.pack, return_lse=True, return_blocks=True, keep=3)
+        expected = pisa.attention(*map(bits, self.qkv), self.pack, return_lse=True, return_blocks=True, keep=3)
+        np.testing.assert_array_equal(bits(found[0]), expected[0])
+        for x, y in zip(found[1:], expected[1:]):
+            np.testing.assert_array_equal(x.numpy(), y)
+
+    def test_dense_is_sdpa(self):
+        q, k, v = self.qkv
+        o = pisa.attention(q, k, v, pisa.load(sample("dense")))
+        sdpa = torch.nn.functional.scaled_dot_product_attention(*(x.float() for x in self.qkv), enable_gqa=True)
+        self.assertLess(error(o.float(), sdpa), 4e-3)
+
+    def test_layouts(self):
+        expected = pisa.attention(*self.qkv, self.pack)
+        turned = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in self.qkv]
+        o = pisa.attention(*turned, self.pack)
+        self.assertTrue(torch.equal(o, expected))
+        self.assertEqual(o.stride(), turned[0].stride())  # so that [B, N, H D] is a view
+        fused = torch.cat([turned[0].transpose(1, 2).flatten(2)] * 3, dim=2)[..., 256:512].unflatten(2, (4, 64)).transpose(1, 2)
+        self.assertTrue(torch.equal(pisa.attention(fused, *turned[1:], self.pack), expected))
+
+    def test_strides(self):
+        q, k, v = self.qkv
+        across = k.transpose(2, 3).contiguous().transpose(2, 3)
+        shifted = torch.empty(k.numel() + 1, dtype=k.dtype)[1:].view(k.shape).copy_(k)
+        expected = pisa.attention(q, k, v, self.pack)
+        for bad, sentence in ((across, r"k\.stride"), (shifted, r"k\.data|k is at|k .*16")):
+            with self.assertRaisesRegex(pisa.ArgumentError, sentence):
+                pisa.attention(q, bad, v, self.pack)
+            self.assertTrue(torch.equal(pisa.attention(q, bad, v, self.pack, copy=True), expected))
+
+    def test_out(self):
+        q, k, v = self.qkv
+        out = torch.empty(1, 300, 4, 64, dtype=q.dtype).transpose(1, 2)
+        self.assertIs(pisa.attention(q, k, v, self.pack, out=out), out)
+        self.assertTrue(torch.equal(out, pisa.attention(q, k, v, self.pack)))
+        with self.assertRaisesRegex(pisa.ArgumentError, "out has shape"):
+            pisa.attention(q, k, v, self.pack, out=out[:, :2])
+        with self.assertRaisesRegex(pisa.ArgumentError, "out has type torch.float32"):
+            pisa.attention(q, k, v, self.pack, out=out.float())
+
+    def test_errors(self):
+        q, k, v = self.qkv
+        for sentence, call in (
+            ("k has type torch.float16, must be torch.bfloat16", lambda: pisa.attention(q, k.half(), v, self.pack)),
+            ("v is on meta, q on cpu", lambda: pisa.attention(q, k, v.to("meta"), self.pack)),
+            ("k_lengths has type", lambda: pisa.attention(q, k, v, self.pack, k_lengths=torch.ones(1))),
+            ("k_lengths has shape", lambda: pisa.attention(q, k, v, self.pack, k_lengths=torch.ones(2, dtype=torch.int32))),
+            ("q has shape", lambda: pisa.attention(q[0], k, v, self.pack)),
+        ):
+            with self.subTest(sentence), self.assertRaisesRegex(pisa.ArgumentError, sentence):
+                call()
+
+    def test_dlpack_keeps_bf16(self):
+        class Foreign:
+            def __init__(self, tensor):
+                self.tensor = tensor
+
+            def __dlpack__(self, **options):
+                return self.tensor.__dlpack__()
+
+            def __dlpack_device__(self):
+                return self.tensor.__dlpack_device__()
+
+        o = pisa.attention(*map(Foreign, self.qkv), self.pack)
+        self.assertTrue(torch.equal(o, pisa.attention(*self.qkv, self.pack)))
+
+    def test_threads(self):
+        expected = pisa.attention(*self.qkv, self.pack)
+        wrong = []
+
+        def work():
+            for _ in range(5):
+                if not torch.equal(pisa.attention(*self.qkv, self.pack), expected):
+                    wrong.append(1)
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertFalse(wrong)
+
+
+class Gradients(unittest.TestCase):
+    def test_refused(self):
+        pack, (q, k, v) = pisa.load(sample("hybrid")), inputs(300, 700)
+        q.requires_grad_()
+        for call in (pisa.attention, compiled(pisa.attention)):
+            with self.assertRaisesRegex(Exception, "pisa has no gradients, but q, k or v asks for them"):
+                call(q, k, v, pack)
+        with torch.no_grad():
+            expected = pisa.attention(q, k, v, pack)
+            self.assertTrue(torch.equal(compiled(pisa.attention)(q, k, v, pack), expected))
+        with torch.inference_mode():
+            self.assertTrue(torch.equal(pisa.attention(q, k, v, pack), expected))
+            self.assertTrue(torch.equal(compiled(pisa.attention)(q, k, v, pack), expected))
+        with self.assertRaisesRegex(NotImplementedError, "pisa has no gradients"):
+            torch.ops.pisa.attention(q, k, v, pack.key, 0.0, 0.0, 0, *[None] * 5, False, False)
+
+
+class Graphs(unittest.TestCase):
+    def test_attention(self):
+        pack, (q, k, v) = pisa.load("flux1_dev", density=0.1), inputs(300, 1700, 128, 2, 2)
+
+        def call(q, k, v):
+            return pisa.attention(q * 2, k, v, pack, scale=0.1, keep=3, return_lse=True, return_blocks=True)
+
+        self.assertTrue(same(compiled(call)(q, k, v), call(q, k, v)))
+
+        def plain(q, k, v):
+            return pisa.attention(q * 2, k, v, pack).transpose(1, 2).flatten(2)
+
+        graph = compiled(plain, dynamic=True)
+        for n in (300, 310, 129):
+            self.assertTrue(torch.equal(graph(q[:, :, :n], k, v), plain(q[:, :, :n], k, v)))
+
+        def into(q, k, v, out):
+            pisa.attention(q, k, v, pack, out=out)
+            return out + 1
+
+        outs = torch.empty_like(q), torch.empty_like(q)
+        self.assertTrue(torch.equal(compiled(into)(q, k, v, outs[0]), into(q, k, v, outs[1])))
+        self.assertTrue(torch.equal(*outs))
+
+        lengths = torch.tensor([1600], dtype=torch.int32)
+        listed = torch.zeros(1, 2, 3, 2, dtype=torch.int32)
+        given = compiled(lambda: pisa.attention(q, k, v, pack, k_lengths=lengths, blocks_in=listed, copy=True))
+        expected = pisa.attention(q, k, v, pack, k_lengths=lengths, blocks_in=listed)
+        self.assertTrue(torch.equal(given(), expected))
+
+    def test_selection(self):
+        pack, (q, k, v) = pisa.load(sample("select")), inputs(100, 128)
+        lengths = torch.tensor([100], dtype=torch.int32)
+
+        def lists(q, k):
+            return pisa.select(q * 2, k, pack, k_lengths=lengths, worth=True, by_leaf=True)
+
+        found, expected = compiled(lists)(q, k), lists(q, k)
+        self.assertTrue(same(found[:3], expected[:3]))
+        ends = expected[2][:, -1]
+        self.assertTrue(all(torch.equal(found[3][h, : ends[h]], expected[3][h, : ends[h]]) for h in range(2)))
+
+        def steps(q, k, v, pyramid):
+            first = pisa.attention(q, k, v, pack, k_lengths=lengths, pyramid=pyramid)
+            longer = lengths + 1
+            return first, *pisa.decode(q[:, :, -1:] + 1, k, v, pack, pyramid, k_lengths=longer, return_lse=True, return_blocks=True)
+
+        pyramids = [pisa.Pyramid(pack, 1, 128, 2, device="cpu") for _ in range(2)]
+        for pyramid in pyramids:
+            pyramid.memory.zero_()
+        self.assertTrue(same(compiled(steps)(q, k, v, pyramids[0]), steps(q, k, v, pyramids[1])))
+        self.assertTrue(torch.equal(pyramids[0].memory, pyramids[1].memory))
+        self.assertTrue(pyramids[0].memory.any())
+
+    def test_ops(self):
+        pack, (q, k, v) = pisa.load(sample("select")), inputs(100, 128)
+        lengths, none = torch.tensor([100], dtype=torch.int32), [None] * 4
+        checks = ("test_schema", "test_faketensor", "test_aot_dispatch_dynamic")
+        ops = torch.ops.pisa
+        arguments = (q, k, v, pack.key, 0.0, 0.0, 0, lengths, *none, True, True)
+        torch.library.opcheck(ops.attention.default, arguments, test_utils=checks)
+        torch.library.opcheck(ops.select.default, (q, k, pack.key, 0.0, lengths, *none, True, False), test_utils=checks)
+        memory, o = pisa.Pyramid(pack, 1, 128, 2, device="cpu").memory.zero_(), torch.zeros_like(q)
+        arguments = (q, k, v, memory, o, None, None, None, pack.key, 0.0, lengths, *none)
+        torch.library.opcheck(ops.prefill.default, arguments, test_utils=checks)
+        last, o = q[:, :, -1:].contiguous(), torch.zeros(1, 4, 1, 64, dtype=q.dtype)
+        arguments = (last, k, v, memory, o, None, None, pack.key, 0.0, lengths, *none, 0, False)
+        torch.library.opcheck(ops.decode.default, arguments, test_utils=checks)
+
+    def test_watched(self):
+        from torch._subclasses.fake_tensor import FakeTensorMode
+
+        pack = pisa.load(sample("hybrid"))
+        with FakeTensorMode():
+            q, k, v = (torch.empty(1, h, n, 64, dtype=torch.bfloat16) for h, n in ((4, 300), (2, 700), (2, 700)))
+            o, blocks = pisa.attention(q, k, v, pack, return_blocks=True)
+        self.assertEqual((o.shape, blocks.shape), (q.shape, (1, 4, 3, 1)))
+
+
+class Launches(unittest.TestCase):
+    """The way of a GPU tensor, walked with CPU tensors on a driver whose kernels do nothing."""
+
+    def setUp(self):
+        os.environ["PISA_LIBCUDA"] = os.environ["PISA_FAKE_CUDA"]
+        names = ("device_number", "current_device", "current_stream", "new_workspace")
+        self.saved = {name: getattr(_torch, name) for name in names}
+        self.streams = []
+        _torch.device_number = lambda x: 0
+        _torch.current_device = lambda: 0
+        _torch.new_workspace = _torch.make_memory  # the GPU's allocator aligns
+        _torch.current_stream = lambda device: self.streams.append(device) or 0
+
+    def tearDown(self):
+        for name, value in self.saved.items():
+            setattr(_torch, name, value)
+
+    def test_calls(self):
+        for name in ("dense", "hybrid", "select"):  # the driver has one shared-memory limit for both attend_edge: the larger
+            pack = pisa.load(sample(name))
+            q, k, v = inputs(300, 300)
+            o = pisa.attention(q, k, v, pack, return_lse=True)[0]
+            self.assertEqual((o.shape, o.dtype), (q.shape, q.dtype))
+            self.assertEqual(self.streams.pop(), 0)
+        pyramid = pisa.Pyramid(pack, 1, 300, 2, device="cpu")
+        pisa.select(q, k, pack, worth=True, pyramid=pyramid)
+        pisa.decode(q[:, :, -1:], k, v, pack, pyramid)
+        with self.assertRaisesRegex(pisa.ArgumentError, "pyramid"):
+            pisa.decode(q[:, :, -1:], k, v, pack)
+        self.assertEqual(len(pack._modules), 1)
+
+    def test_host_time(self):
+        pack = pisa.load(sample("hybrid"))
+        q, k, v = inputs(300, 700)
+        best = {}
+        op = torch.ops.pisa.attention.default
+        none = [None] * 5
+        for name, call in (
+            ("pisa.attention", lambda: pisa.attention(q, k, v, pack)),
+            ("torch.ops.pisa.attention", lambda: op(q, k, v, pack.key, 0.0, 0.0, 0, *none, False, False)),
+        ):
+            with torch.inference_mode():
+                call()
+                rounds = []
+                for _ in range(20):
+                    begin = time.thread_time()
+                    for _ in range(100):
+                        call()
+                    rounds.append((time.thread_time() - begin) / 100)
+                    self.streams.clear()
+                best[name] = min(rounds) * 1e6
+        print("".join(f"{name}: {us:.1f} us of a processor\n" for name, us in best.items()), end="")
+        self.assertLess(best["pisa.attention"], 45, "three times what is promised on a machine that is not busy")
+
+
+if __name__ == "__main__":
+    main()
