@@ -118,6 +118,8 @@ static double tflops(const struct verify_call *call, double ms) {
   int64_t means = pisa_wants_v_mean(method) && !s->dense ? s->nt : 0;
   if (!s->dense && method->tail == PISA_TAIL_TAYLOR_1)
     exact = s->n_k;
+  if (method->mask == PISA_MASK_CAUSAL && s->n_q == s->n_k) /* what the queries see on average */
+    exact = (exact + 1) / 2;
   return 4e-9 * (double)(s->bh * s->n_q * method->head_dim) * (double)(exact + means) / ms;
 }
 
@@ -134,10 +136,12 @@ static void print_json(const struct bench *b, const struct verify_call *call,
                        const struct times *times) {
   const struct pisa_shape *s = &call->shape;
   bench_json_code(b);
-  printf("\"shape\": {\"B\": %" PRId64 ", \"H\": %" PRId64 ", \"Hk\": %" PRId64 ", \"Nq\": %" PRId64
-         ", \"Nk\": %" PRId64 ", \"D\": %d, \"type\": \"%s\"}, \"kept\": %" PRId64
-         ", \"rounds\": %" PRId64 ", \"ms_sustained\": %.5f",
-         s->batch, s->heads, s->kv_heads, s->n_q, s->n_k, call->module->method.head_dim,
+  printf("%s\"shape\": {\"B\": %" PRId64 ", \"H\": %" PRId64 ", \"Hk\": %" PRId64
+         ", \"Nq\": %" PRId64 ", \"Nk\": %" PRId64
+         ", \"D\": %d, \"type\": \"%s\"}, \"kept\": %" PRId64 ", \"rounds\": %" PRId64
+         ", \"ms_sustained\": %.5f",
+         s->is_decode ? "\"phase\": \"decode\", " : "", s->batch, s->heads, s->kv_heads, s->n_q,
+         s->n_k, call->module->method.head_dim,
          call->module->method.type == PISA_BF16 ? "bf16" : "fp16", s->kept, b->options.rounds,
          times->sustained);
   for (int item = 0; item < N_ITEMS; item++)
@@ -175,20 +179,24 @@ static void print_row(const struct bench *b, const struct verify_call *call,
   fflush(b->table);
 }
 
+/* |decode|: a step, one query of each sequence. */
 static struct verify_case case_of(const struct gpu_options *o, const struct pisa_method *method,
-                                  int64_t tokens) {
+                                  int64_t tokens, bool decode) {
   struct verify_case test = {
       .name = "bench", .batch = o->batch ? o->batch : 1, .n_q = tokens, .n_k = tokens};
+  test.decode = decode;
+  test.n_q = decode ? 1 : tokens;
   test.kv_heads = o->heads / pisa_method_group(method);
-  test.layout = o->layout >= 0 ? (enum verify_layout)o->layout : VERIFY_BHND;
+  test.layout = o->layout >= 0 ? (enum verify_layout)o->layout : decode ? VERIFY_BNHD : VERIFY_BHND;
   bool budgeted = !method->dense && method->budget != PISA_BUDGET_THRESHOLD;
   test.density = budgeted ? o->density : 0;
   test.keep = budgeted ? o->keep : 0;
   return test;
 }
 
-static pisa_status bench_tokens(const struct bench *b, int64_t tokens, pisa_error *error) {
-  const struct verify_case test = case_of(&b->options, &b->module->method, tokens);
+static pisa_status bench_phase(const struct bench *b, int64_t tokens, bool decode,
+                               pisa_error *error) {
+  const struct verify_case test = case_of(&b->options, &b->module->method, tokens, decode);
   struct verify_call call = {.device = &b->device, .stream = b->stream, .module = b->module};
   struct times times;
   pisa_status status = verify_call_open(&call, &test, &b->module->method, b->options.seed, error);
@@ -202,6 +210,19 @@ static pisa_status bench_tokens(const struct bench *b, int64_t tokens, pisa_erro
   }
   verify_call_close(&call);
   return status;
+}
+
+static pisa_status bench_tokens(const struct bench *b, int64_t tokens, pisa_error *error) {
+  return bench_phase(b, tokens, false, error);
+}
+
+static pisa_status bench_step(const struct bench *b, int64_t tokens, pisa_error *error) {
+  return bench_phase(b, tokens, true, error);
+}
+
+static void print_step_head(const struct bench *b) {
+  fputs("decode, one query a sequence: ", b->table);
+  print_head(b);
 }
 
 /* Every length, after a line of headings. */
@@ -223,9 +244,14 @@ static pisa_status bench_all(const struct bench *b, pisa_error *error) {
   static const int64_t usual[] = {4096, 4608, 8192, 16384, 32768},
                        selected[] = {4096, 16384, 65536, 131072, 262144};
   const struct pisa_method *method = &b->module->method;
-  if (method->family == PISA_PIECEWISE)
-    return bench_lengths(b, usual, 5, print_head, bench_tokens, error);
   pisa_status status = PISA_OK;
+  if (method->family == PISA_PIECEWISE) {
+    if (method->prefill && !b->options.decode)
+      status = bench_lengths(b, usual, 5, print_head, bench_tokens, error);
+    if (!status && method->decode && !b->options.prefill)
+      status = bench_lengths(b, selected, 4, print_step_head, bench_step, error);
+    return status;
+  }
   if (method->prefill && !b->options.decode)
     status = bench_lengths(b, selected, 5, bench_select_head, bench_select, error);
   if (!status && method->prefill && method->decode && !b->options.prefill)

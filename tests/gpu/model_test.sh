@@ -69,6 +69,11 @@ bench)
   grep -q '"phase": "decode".*"ms": [0-9.]*, "cold_ms": [-0-9.]*, "append_ms"' "$work/out" || fail "no decode step"
   expect 0 env PISA_LIBCUDA="$model" "$pisa" bench "$file" --tokens 65 --heads 2 --json --decode --batch 3
   grep -q prefill "$work/out" && fail "prefill though decode alone was asked for"
+  file=$(pack causal) # both phases of dense attention
+  expect 0 env PISA_LIBCUDA="$model" "$pisa" bench "$file" --tokens 65 --heads 2 --json
+  [ "$(grep -c '"ms": [0-9.]*' "$work/out")" = 2 ] || fail "not two phases"
+  grep -q '"phase": "decode", "shape": {"B": 1, "H": 2, "Hk": 1, "Nq": 1, "Nk": 65,' "$work/out" || fail "no decode step"
+  expect 0 env PISA_LIBCUDA="$model" "$pisa" bench "$(pack causal_paged)" --tokens 64 --heads 3
   file=$(pack short) # a dense call is one kernel
   expect 0 env PISA_LIBCUDA="$model" "$pisa" bench "$file" --tokens 65 --heads 1 --json
   grep -q statistics "$work/out" && fail "a dense call has statistics"
