@@ -47,6 +47,8 @@ struct walk {
   int ranges;
   struct node_query q;
   struct var parents; /* kept nodes, i32 */
+  val fan;   /* i32: each stands for its 2^fan descendants so many levels below; null: for itself */
+  int tiles; /* of a product of many candidates; 0: as many as registers hold */
 
   /* the lane's place in a cluster, of the row before, or -1: not stored yet */
   struct var pending, pending_row;
@@ -97,6 +99,8 @@ val walk_level(struct ir *k, struct walk *w, val depth, bool dense, best_body *b
    them; the other is one warp's, once all have come. */
 void walk_score_many(struct ir *k, const struct walk *w, val depth, val first, int step);
 val walk_keep_many(struct ir *k, struct walk *w, val depth, best_body *body, void *context);
+/* A product of the former: tiles |first| (i32) and on. */
+void walk_score_tiles(struct ir *k, const struct walk *w, val depth, val first);
 /* Key of a node with |worth|: as it is forced or not seen. */
 val walk_key(struct ir *k, const struct walk *w, val node, val shift, val worth);
 

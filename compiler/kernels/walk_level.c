@@ -44,7 +44,12 @@ val walk_kept_at(struct ir *k, const struct walk *w, val index) {
 }
 
 static val kept_node(struct ir *k, const struct walk *w, val index) {
-  return load(k, k->i32, walk_kept_at(k, w, index), WALK_WORD);
+  if (is_null(w->fan))
+    return load(k, k->i32, walk_kept_at(k, w, index), WALK_WORD);
+  val above = walk_kept_at(k, w, shift_right(k, index, w->fan));
+  val first = shift_left(k, load(k, k->i32, above, WALK_WORD), w->fan);
+  val others = bit_not(k, shift_left(k, i32(k, -1), w->fan));
+  return add(k, first, bit_and(k, index, others));
 }
 
 val walk_node(struct ir *k, const struct walk *w, val slot) {
@@ -332,6 +337,8 @@ static val few_level(struct ir *k, struct walk *w, val depth, best_body *body, v
 /* ---- many candidates ---- */
 
 static int step_tiles(const struct walk *w) {
+  if (w->tiles > 0)
+    return w->tiles;
   int most = NODE_MAX_VALUES / node_values(w->plan);
   int all = (w->room.parents * rows_of_parent(w) + TILE - 1) / TILE;
   int tiles = most;
@@ -364,6 +371,12 @@ static void score_step(struct ir *k, const struct walk *w, val depth, val base, 
     val key = walk_key(k, w, walk_node(k, w, slot), walk_shift(k, w, depth), worth);
     store(k, key, at(k, w->keys, mul_const(k, slot, WALK_WORD)), WALK_WORD);
   }
+}
+
+void walk_score_tiles(struct ir *k, const struct walk *w, val depth, val first) {
+  val base = walk_level_rows(k, w, read_level(k, w, depth));
+  struct limits limits = limits_of(k, w, depth);
+  score_step(k, w, depth, base, first, &limits);
 }
 
 static void share_keys(struct ir *k, const struct walk *w, val depth, val n) {

@@ -1,5 +1,10 @@
-/* decode.h: how the kernel decode takes a query: its warps share a walk that scores its leaves, or
-   without a walk the leaves. In go the facts of a selection; plan and kernel both ask here. */
+/* decode.h: how the kernel decode takes a query: its warps share the levels of a walk and score its
+   leaves, or without a walk the leaves. In go the facts of a selection; plan and kernel both ask
+   here.
+
+   A step of the walk reads several depths at once: the candidates, their children, and theirs, so
+   that one wait for memory is enough for all. Depth i of a step has up to K g^(i+1) nodes, in slots
+   of their own; a warp takes |tiles| products of eight rows of them. */
 #ifndef PISA_PLAN_DECODE_H
 #define PISA_PLAN_DECODE_H
 
@@ -7,8 +12,11 @@
 #include "runtime/abi.def"
 
 enum {
-  DECODE_WORDS = 4,        /* of shared memory behind the walk's: what one warp tells the others */
-  DECODE_TOTAL_BYTES = 256 /* of a warp without a walk: 32 rows, two numbers each */
+  DECODE_MAX_DEPTHS = 3,    /* of a step: one more would read twice as much as all before */
+  DECODE_MAX_TILES = 4,     /* of a warp */
+  DECODE_LANES = 32,        /* candidates that one warp chooses from, one a lane */
+  DECODE_TOTAL_BYTES = 256, /* of a warp without a walk: 32 rows, two numbers each */
+  DECODE_PAD = 4            /* keys behind the last candidate: absent */
 };
 
 static inline struct plan_pyramid decode_walk(const struct plan_pyramid *p) {
@@ -24,13 +32,82 @@ static inline int decode_warps(const struct plan_pyramid *p) {
   return query <= 16 ? 16 : 8;
 }
 
+/* Whether one warp chooses from the candidates of K nodes. */
+static inline bool decode_has_few(const struct plan_pyramid *p) {
+  return p->keep * p->children <= DECODE_LANES;
+}
+
+struct decode_room {
+  int depths, tiles;            /* of a step */
+  int parts[DECODE_MAX_DEPTHS]; /* of |tiles| products: of each depth */
+  int slots[DECODE_MAX_DEPTHS]; /* its first slot */
+  int first_tiles;              /* of a warp, where the first level is scored */
+  int kept, places;             /* words: of nodes; of those kept of many candidates */
+  int candidates, scores;       /* words: as walk_room's */
+  int rank_parts;               /* of the candidates a rank of many counts, by a warp each */
+  int ranks;                    /* words: of many candidates */
+  int bytes;
+};
+
+/* Steps of |tiles| products that |depths| depths are. */
+static inline int decode_parts(const struct plan_pyramid *p, int depths, int tiles) {
+  int parts = 0, rows = p->keep * walk_parent_rows(p);
+  for (int i = 0; i < depths; i++, rows *= p->children)
+    parts += (rows + 8 * tiles - 1) / (8 * tiles);
+  return parts;
+}
+
+static inline int decode_depths(const struct plan_pyramid *p) {
+  const int warps = decode_warps(p);
+  int depths = 1;
+  while (decode_has_few(p) && depths < DECODE_MAX_DEPTHS &&
+         decode_parts(p, depths + 1, DECODE_MAX_TILES) <= warps)
+    depths++;
+  return depths;
+}
+
+static inline int decode_groups(int candidates) { /* of 32 */
+  return (candidates + 31) / 32;
+}
+
+/* Of a walk: see decode_walk. */
+static inline struct decode_room decode_room_of(const struct plan_pyramid *walk) {
+  const int warps = decode_warps(walk), rows = walk_parent_rows(walk);
+  const struct walk_room w = walk_room_of(walk);
+  struct decode_room r = {.depths = decode_depths(walk), .tiles = 1};
+  while (decode_parts(walk, r.depths, r.tiles) > warps && r.tiles < DECODE_MAX_TILES)
+    r.tiles *= 2;
+  int slots = 0;
+  for (int i = 0; i < r.depths; i++) {
+    r.slots[i] = slots;
+    r.parts[i] = decode_parts(walk, i + 1, r.tiles) - (i > 0 ? decode_parts(walk, i, r.tiles) : 0);
+    slots += r.parts[i] * r.tiles * 8 * walk->children / rows;
+  }
+  const int most = 8 / (walk->score == SCORE_MEAN ? 2 : 1);
+  r.first_tiles = 1;
+  while (2 * r.first_tiles <= most && w.parents * rows > 8 * r.first_tiles * warps)
+    r.first_tiles *= 2;
+  r.kept = w.kept;
+  r.places = walk_round_up(walk->keep, DECODE_LANES);
+  r.candidates = walk_round_up(w.candidates > slots ? w.candidates : slots, 4) + DECODE_PAD;
+  r.scores = plan_is_mass(walk) ? walk_round_up(r.candidates * (walk->group | 1), 4) : 0;
+  const int groups = decode_groups(w.candidates);
+  r.rank_parts = 1;
+  while (2 * r.rank_parts * groups <= warps && 2 * r.rank_parts <= 8 * groups) /* of whole quads */
+    r.rank_parts *= 2;
+  const bool many = !decode_has_few(walk) || walk_starts_dense(walk);
+  r.ranks = many ? groups * 32 * r.rank_parts : 0;
+  r.bytes = 4 * (r.kept + r.places + 2 * DECODE_LANES + r.candidates + r.scores + r.ranks);
+  return r;
+}
+
 static inline int decode_bytes(const struct plan_pyramid *p) {
   const struct plan_pyramid walk = decode_walk(p);
   const int folded = p->score == SCORE_MEAN && p->reduce == REDUCE_SUM;
   const int queries = pisa_flat_queries(p->group, folded) / PISA_FLAT_WARPS;
   if (p->flat)
     return decode_warps(p) * (pisa_flat_unit_bytes(queries, p->keep) + DECODE_TOTAL_BYTES);
-  return walk_room_of(&walk).bytes + 4 * DECODE_WORDS;
+  return decode_room_of(&walk).bytes;
 }
 
 #endif

@@ -1,0 +1,55 @@
+/* decode.h: what the files of the kernel decode share.
+
+   A CTA has a query and a key head; its warps score what one of them, or all, then choose from
+   (plan/decode.h). Shared memory of the CTA, as that of a warp of walk:
+
+       kept nodes | places | keys of lanes | worths | keys | scores of heads | ranks
+
+   Candidates are seen up to some slot, since kept nodes ascend. All warps pass the same cta_syncs.
+ */
+#ifndef PISA_KERNELS_DECODE_H
+#define PISA_KERNELS_DECODE_H
+
+#include "compiler/kernels/walk.h"
+#include "compiler/plan/decode.h"
+
+struct decode {
+  struct plan_pyramid plan; /* as a walk's */
+  struct decode_room room;
+  struct walk w;
+  int warps;
+  val one;                          /* i1: this is the warp that does alone what one does */
+  val places, worths, lanes, ranks; /* shared, 32 words but the last */
+};
+
+/* ---- decode_step.c ---- */
+
+/* Kept nodes of |depth|, which all warps see, become those of the depth |last|, or a list where
+   leaves need no keys. Ends with a sync. */
+void decode_go_down(struct ir *k, struct decode *d, struct var depth, int last);
+
+/* ---- decode_choose.c: choices of one warp ---- */
+
+/* Candidates that one warp chooses from, a lane each; lanes behind the last have its slot. */
+struct decode_lanes {
+  int n;         /* at most 32 */
+  int copy;      /* lanes t and t ^ copy have the same; 0: none */
+  val candidate; /* this lane's */
+  val first;     /* i1: of copies */
+};
+struct decode_lanes decode_lanes_of(struct ir *k, const struct decode *d);
+/* What is kept of the nodes of |depth| in slots |slot| of |w|, whose keys or scores are there.
+   |forced|: i1, all that are seen are kept unranked; null: no. */
+struct best decode_best(struct ir *k, const struct decode *d, const struct walk *w,
+                        const struct decode_lanes *x, val slot, val depth, val forced, val *node,
+                        val *key);
+
+/* ---- decode_many.c: choices of all warps ---- */
+
+/* Of the children of kept nodes, |seen| of them, that warps have scored: what is kept, by one warp,
+   of which |body| gets candidate, key and place; null: they take their parents' places. Begins with
+   a sync, ends without. |forced|, not null, of leaves: whether all are kept unranked (i1). */
+void decode_keep_many(struct ir *k, struct decode *d, val depth, val seen, val forced,
+                      best_body *body, void *context);
+
+#endif
