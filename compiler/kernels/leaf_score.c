@@ -79,11 +79,8 @@ static void aim_at(struct ir *k, const struct leaf_score *a, const struct item_c
   if (plan_is_mass(a->plan)) {
     val is_near = is_eq(k, kind, i32(k, ITEM_NEAR));
     slot = choose(k, is_near, add_const(k, second, a->plan->keep * a->plan->children), slot);
-    set(k, to->is_near, widen_bool(k, is_near));
     val past = add_const(k, item_info(k, &item, ITEM_PAST_SHIFT, ITEM_PAST_MASK), 1);
-    val shift = sub(k, past, get(k, c->start));
-    for (int r = 0; r < FRAG_ROWS; r++)
-      set(k, to->past[r], add(k, bit_and(k, entry[r], i32(k, ENTRY_QUERY_MASK)), shift));
+    set(k, to->near, choose(k, is_near, past, i32(k, 0)));
   }
   val row = add(k, get(k, c->row), bit_and(k, mine, i32(k, ENTRY_QUERY_MASK)));
   val at = add(k, mul_const(k, row, a->slots), slot);
@@ -177,11 +174,13 @@ static void wait_for(struct ir *k, const struct pipeline *p, int half) {
 /* Keys of the own leaf behind the query. */
 static void mask_near(struct ir *k, const struct leaf_score *a, const struct frag *f,
                       const struct aim *aim) {
-  IF (k, is_ne(k, get(k, aim->is_near), i32(k, 0))) {
-    val column = frag_lane_column(k, &a->lanes);
+  IF (k, is_ne(k, get(k, aim->near), i32(k, 0))) {
+    val tile = bit_and(k, get(k, aim->name), i32(k, (1 << TILE_SHIFT) - 1));
+    val first = sub(k, get(k, aim->near), frag_lane_column(k, &a->lanes)), end[FRAG_ROWS];
+    for (int r = 0; r < FRAG_ROWS; r++)
+      end[r] = add(k, first, tile_member(k, a, tile, r));
     for (int i = 0; i < a->plan->leaf / 2; i++) {
-      val end = sub(k, get(k, aim->past[frag_row_of(i)]), column);
-      val seen = is_lt(k, i32(k, frag_column_of(i)), end);
+      val seen = is_lt(k, i32(k, frag_column_of(i)), end[frag_row_of(i)]);
       set(k, f->r[i], choose(k, seen, get(k, f->r[i]), f32(k, -INFINITY)));
     }
   }

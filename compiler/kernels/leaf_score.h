@@ -70,7 +70,7 @@ val tile_member(struct ir *k, const struct leaf_score *a, val tile, int r);
 
 struct item_cursor { /* the tile whose queries were loaded last, and the item behind its item */
   struct var number, tile, tiles, live;
-  struct var info, entry, start;   /* words of the item; one member's entry in each lane */
+  struct var info, entry;          /* word 3 of the item; one member's entry in each lane */
   struct var offset_lo, offset_hi; /* item_query_offset */
   struct var row;                  /* of the segment's first query number */
   struct var next_segment, next_words, next_entry; /* lane i has word i mod 4 of the item */
@@ -112,8 +112,7 @@ void leaf_score_redo(struct ir *k, const struct leaf_score *a, val name, const s
 struct aim {
   struct var at;   /* slot of the lane's leaf in pair 0, counted over all rows; -1: none */
   struct var name; /* TILE_SHIFT */
-  struct var past[FRAG_ROWS]; /* mass: keys of the second half's first leaf that row r sees */
-  struct var is_near;         /* mass */
+  struct var near; /* mass: keys of the own leaf that a NEAR item's first member sees, else 0 */
 };
 struct aim aim_new(struct ir *k, const struct leaf_score *a);
 void aim_copy(struct ir *k, const struct leaf_score *a, const struct aim *to,

@@ -140,8 +140,6 @@ void item_cursor_enter(struct ir *k, const struct leaf_score *a, const struct it
   set(k, c->tile, i32(k, 0));
   set(k, c->tiles, mul_const(k, udiv(k, up, tile_members), a->passes));
   set(k, c->info, item.word[3]);
-  if (plan_is_mass(a->plan))
-    set(k, c->start, item_cursor_next_word(k, c, 2));
   set(k, c->entry, get(k, c->next_entry));
   set(k, c->row, add(k, mul(k, item.kv_head, ARG(queries)), item.first_query));
   val offset = item_query_offset(k, a, &item, get(k, c->next_entry));
@@ -154,9 +152,9 @@ void item_cursor_enter(struct ir *k, const struct leaf_score *a, const struct it
 
 struct item_cursor item_cursor_new(struct ir *k) {
   struct item_cursor c;
-  struct var *all[] = {&c.number,     &c.tile,       &c.tiles,        &c.live,      &c.info,
-                       &c.entry,      &c.start,      &c.offset_lo,    &c.offset_hi, &c.row,
-                       &c.next_words, &c.next_entry, &c.next_segment, &c.is_pending};
+  struct var *all[] = {&c.number,     &c.tile,         &c.tiles,     &c.live, &c.info,
+                       &c.entry,      &c.offset_lo,    &c.offset_hi, &c.row,  &c.next_words,
+                       &c.next_entry, &c.next_segment, &c.is_pending};
   for (unsigned i = 0; i < sizeof all / sizeof *all; i++)
     *all[i] = var_init(k, i32(k, 0));
   set(k, c.live, i32(k, 1));

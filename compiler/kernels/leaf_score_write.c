@@ -5,11 +5,8 @@
 
 struct aim aim_new(struct ir *k, const struct leaf_score *a) {
   struct aim t = {.at = var_init(k, i32(k, -1)), .name = var_init(k, i32(k, 0))};
-  if (plan_is_mass(a->plan)) {
-    t.is_near = var_init(k, i32(k, 0));
-    for (int r = 0; r < FRAG_ROWS; r++)
-      t.past[r] = var_init(k, i32(k, 0));
-  }
+  if (plan_is_mass(a->plan))
+    t.near = var_init(k, i32(k, 0));
   return t;
 }
 
@@ -17,11 +14,8 @@ void aim_copy(struct ir *k, const struct leaf_score *a, const struct aim *to,
               const struct aim *from) {
   set(k, to->at, get(k, from->at));
   set(k, to->name, get(k, from->name));
-  if (plan_is_mass(a->plan)) {
-    set(k, to->is_near, get(k, from->is_near));
-    for (int r = 0; r < FRAG_ROWS; r++)
-      set(k, to->past[r], get(k, from->past[r]));
-  }
+  if (plan_is_mass(a->plan))
+    set(k, to->near, get(k, from->near));
 }
 
 /* ---- over heads ---- */
@@ -67,7 +61,7 @@ static val slot_of(struct ir *k, const struct leaf_score *a, const struct aim *a
   *is_there = is_ge(k, at, i32(k, 0));
   if (!plan_is_mass(a->plan) || a->pairs == 1)
     return slot;
-  val is_near = is_ne(k, get(k, aim->is_near), i32(k, 0));
+  val is_near = is_ne(k, get(k, aim->near), i32(k, 0));
   val is_first = is_eq(k, bit_and(k, a->lanes.lane, i32(k, 1)), i32(k, 0));
   bool begins = pair == 0 || pair == a->pairs / 2;
   val has = begins ? either(k, bit_not(k, is_near), is_first) : bit_not(k, is_near);

@@ -131,15 +131,15 @@ static struct plan_kernel plan_attend_blocks(void) {
   };
 }
 
-/* Eight warps that merge in shared memory: each 8 or 16 rows of o, its maximum and its sum, with
-   padding to 16 bytes. */
+/* Warps that merge in shared memory: each 8 or 16 rows of o, its maximum and its sum, with padding
+   to 16 bytes. A list is short: 16 warps, where registers allow, read it at once. */
 static struct plan_kernel plan_decode_attend(const struct plan_pyramid *p) {
-  enum { WARPS = 8, PADDED_ENDS = 4 };
-  const int rows = p->group <= 8 ? 8 : 16;
+  enum { PADDED_ENDS = 4 };
+  const int rows = p->group <= 8 ? 8 : 16, warps = p->dense || p->head_dim > 64 ? 8 : 16;
   return (struct plan_kernel){
       .entry = "pisa_decode_attend",
-      .threads = 32 * WARPS,
-      .smem_bytes = WARPS * rows * 4 * (p->head_dim + PADDED_ENDS),
+      .threads = 32 * warps,
+      .smem_bytes = warps * rows * 4 * (p->head_dim + PADDED_ENDS),
       .spill_budget = ATTEND_SPILLS,
   };
 }
@@ -154,7 +154,7 @@ static struct plan_kernel plan_cluster(void) {
    and items of all segments, 4096 of them. What is spilled is needed once an item, or by rows that
    are done again. */
 static struct plan_kernel plan_leaf_score(const struct plan_pyramid *p) {
-  const int groups = p->head_dim <= 64 && !plan_is_mass(p) ? 4 : 3;
+  const int groups = p->head_dim <= 64 ? 4 : 3;
   const int stages = groups * 2 * p->leaf * p->children * p->head_dim * 2;
   return (struct plan_kernel){
       .entry = "pisa_leaf_score",
