@@ -82,6 +82,18 @@ def _lines(manifest, variant):
     return lines
 
 
+def _always(manifest, variant):
+    """The words of the always lines of |variant|; its own replace those above all variants."""
+    found, current = {}, -1
+    for line in manifest.splitlines():
+        key, *words = line.split()
+        if key == "variant":
+            current = int(words[0])
+        if key == "always":
+            found.setdefault(current, []).append(words[0])
+    return tuple(word for word in found.get(variant, found.get(-1, [])) if word != "none")
+
+
 def _choices(manifest):
     """The choices of every variant, in order: [{"density": "0.15", ...}, ...]."""
     lines = (line.split() for line in manifest.splitlines())
@@ -96,6 +108,7 @@ class Pack:
     method: "piecewise" or "pyramid" (block selection); mask: "none" or "causal"
     query, key_block: tokens of a query block and of a key block (of method pyramid: 1, and those of a leaf)
     keep: key blocks of a query (method pyramid; else None: they are a budget of each call)
+    always: what each query reads exactly whatever it scores, as in docs/ABI.md: ("first=512",); tokens, except "window=2"
     page: keys of a page of the cache, 0 without pages; phases: of what it was built for, "prefill", "decode"
     variant, settings: its number and choices; variants: the choices of all
     validated: whether exactly this code has passed on a GPU; manifest: the whole text (docs/ABI.md)
@@ -115,6 +128,7 @@ class Pack:
         self.variants = _choices(self.manifest)
         self.settings = self.variants[self.variant]
         self._read(_lines(self.manifest, self.variant))
+        self.always = _always(self.manifest, self.variant)
 
     def _read(self, lines):
         fields = {key: dict(word.split("=") for word in words if "=" in word) for key, words in lines.items()}
