@@ -145,6 +145,8 @@ void store_if(struct ir *k, val condition, val f32_value, val global_pointer);
 void store_shared_if(struct ir *k, val condition, val i32_value, val shared_pointer);
 /* One i32 of global memory where |condition| holds, else |otherwise|: predicated, not branched. */
 val load_if(struct ir *k, val condition, val global_pointer, val i32_otherwise);
+/* The sector of global memory at |pointer| to L2; nothing waits for it. */
+void prefetch(struct ir *k, val global_pointer);
 /* *p += v of i32 in global memory by all threads; what was there before. */
 val atomic_add(struct ir *k, val global_pointer, val i32_value);
 /* The same of shared memory, which no thread asks for. */

@@ -60,6 +60,10 @@ val load_if(struct ir *k, val condition, val pointer, val otherwise) {
   return v;
 }
 
+void prefetch(struct ir *k, val pointer) {
+  ir_asm(k, "prefetch.global.L2 [$0];", "l", NO_TYPE, 0, NULL, 1, &pointer);
+}
+
 val atomic_add(struct ir *k, val pointer, val v) {
   const val operands[] = {pointer, v};
   val before;

@@ -67,6 +67,7 @@ struct blocks_share {
   val first, stride, end;
   val list;    /* pointer to the query's list */
   val is_list; /* i1; a null val: true */
+  bool ahead;  /* units come to L2 before they are loaded: for warps that each have few of them */
 };
 struct cursor { /* all lanes alike but for |tokens| and |pages| */
   struct blocks_share share;

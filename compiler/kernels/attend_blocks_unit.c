@@ -116,6 +116,25 @@ static void load_values(struct ir *k, const struct blocks *a, const struct curso
   }
 }
 
+/* The 16 rows of the unit at |cursor| to L2, a sector a lane: loads of it wait less. */
+static void fetch_rows(struct ir *k, const struct blocks *a, const struct sequence_array *array,
+                       val lane_bytes, const struct cursor *cursor) {
+  const int sector = 32, sectors = 4;
+  val column = bit_and(k, a->lanes.lane, i32(k, sectors - 1));
+  val offset = sub(k, mul_const(k, column, sector), lane_bytes);
+  for (int tile = 0; tile < BLOCKS_TILES; tile++) {
+    val row = add_const(k, mma_lane_row(k, &a->lanes), MMA_COLUMNS * tile);
+    val place = at(k, unit_row(k, a, array, cursor, row), widen(k, offset));
+    for (int i = 0; i < a->plan->head_dim * HALF; i += sector * sectors)
+      prefetch(k, at_const(k, place, i));
+  }
+}
+
+static void fetch_unit(struct ir *k, const struct blocks *a, const struct cursor *cursor) {
+  fetch_rows(k, a, &a->keys, mma_lane_bytes(k, &a->lanes), cursor);
+  fetch_rows(k, a, &a->values, mma_values_lane_bytes(k, &a->lanes), cursor);
+}
+
 /* ---- a unit ---- */
 
 /* q.k, unscaled. */
@@ -237,19 +256,36 @@ static void read_unit(struct ir *k, const struct blocks *a, const struct mma_row
   load_values(k, a, cursor);
 }
 
+static void read_units(struct ir *k, const struct blocks *a, const struct cursor *cursor,
+                       bool ahead) {
+  struct var token = var_init(k, get(k, cursor->token));
+  load_keys(k, a, cursor);
+  load_values(k, a, cursor);
+  cursor_advance(k, a->plan, &a->query, cursor);
+  if (ahead)
+    fetch_unit(k, a, cursor);
+  struct mma_rows q = hide(k, a->q);
+  WHILE (k, is_ge(k, get(k, token), i32(k, 0))) {
+    read_unit(k, a, &q, get(k, token), cursor);
+    set(k, token, get(k, cursor->token));
+    cursor_advance(k, a->plan, &a->query, cursor);
+    if (ahead)
+      fetch_unit(k, a, cursor);
+  }
+}
+
 void blocks_read(struct ir *k, const struct blocks *a, const struct blocks_share *share) {
-  IF (k, is_lt(k, i32(k, 0), a->query.limit)) {
+  const val sees = is_lt(k, i32(k, 0), a->query.limit);
+  if (share->ahead) { /* the list is read while the length is on its way */
     struct cursor cursor = cursor_new(k, a->plan, &a->query, share);
-    struct var token = var_init(k, get(k, cursor.token));
-    load_keys(k, a, &cursor);
-    load_values(k, a, &cursor);
-    struct mma_rows q = hide(k, a->q);
-    cursor_advance(k, a->plan, &a->query, &cursor);
-    WHILE (k, is_ge(k, get(k, token), i32(k, 0))) {
-      read_unit(k, a, &q, get(k, token), &cursor);
-      set(k, token, get(k, cursor.token));
-      cursor_advance(k, a->plan, &a->query, &cursor);
+    IF (k, sees) {
+      read_units(k, a, &cursor, true);
     }
+    return;
+  }
+  IF (k, sees) {
+    struct cursor cursor = cursor_new(k, a->plan, &a->query, share);
+    read_units(k, a, &cursor, false);
   }
 }
 

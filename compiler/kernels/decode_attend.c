@@ -8,7 +8,8 @@
    (query Hk + hk) splits + split.
 
    Every warp has a unit in flight, 4 KB at D 64 and 8 KB at D 128: 64 KB an SM, where HBM at 4.3
-   TB/s and 1 us wants 33 KB. */
+   TB/s and 1 us wants 33 KB. Of a short list each warp has few units: the next one is on its way to
+   L2 meanwhile. */
 #include <assert.h>
 
 #include "compiler/kernels/attend_blocks.h"
@@ -75,7 +76,8 @@ static struct blocks_share share_of(struct ir *k, const struct decode *a, val pl
   val begin = mul(k, each, a->split), end = smin(k, add(k, begin, each), units);
   val listed = mul_const(k, ARG(width), a->plan->leaf / BLOCKS_UNIT);
   val turn = mul_const(k, a->split, a->places), turns = mul_const(k, ARG(splits), a->places);
-  struct blocks_share share = {.is_list = bit_not(k, is_null_pointer(k, ARG(lists)))};
+  struct blocks_share share = {.is_list = bit_not(k, is_null_pointer(k, ARG(lists))),
+                               .ahead = !a->plan->dense};
   share.list = at_row(k, ARG(lists), row, mul_const(k, ARG(width), WORD));
   share.first = add(k, choose(k, share.is_list, turn, begin), place);
   share.stride = choose(k, share.is_list, turns, i32(k, a->places));
@@ -164,11 +166,11 @@ void kernel_decode_attend(struct ir *k, const struct plan_pyramid *plan) {
   ir_set_half(k, plan->type == TYPE_FP16);
   kernel_begin(k, PISA_DECODE_ATTEND_N_ARGS, decode_attend_args);
   a.lanes = lanes_new(k);
-  launch_handover(k);
   val row = udiv(k, cta_index(k), ARG(splits));
   val query = udiv(k, row, SEQUENCE_ARG(kv_heads));
   val kv_head = sub(k, row, mul(k, query, SEQUENCE_ARG(kv_heads)));
   a.split = sub(k, cta_index(k), mul(k, row, ARG(splits)));
+  launch_handover(k);
   a.query = blocks_query(k, plan, query, kv_head);
   val place = udiv(k, a.lanes.warp, i32(k, a.shares));
   val share = sub(k, a.lanes.warp, mul_const(k, place, a.shares));

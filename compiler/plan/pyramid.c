@@ -187,7 +187,7 @@ static struct plan_kernel plan_pick(const struct plan_pyramid *p) {
     kernel.smem_bytes = THREADS * 4 * (2 * list + 4);
   } else {
     kernel.threads = 32 * WARPS;
-    kernel.smem_bytes = WARPS * 4 * ((candidates + 3) / 4 * 4);
+    kernel.smem_bytes = WARPS * 4 * ((candidates + 31) / 32 * 32);
   }
   return kernel;
 }
