@@ -174,8 +174,13 @@ void kernel_decode_attend(struct ir *k, const struct plan_pyramid *plan) {
   a.query = blocks_query(k, plan, query, kv_head);
   val place = udiv(k, a.lanes.warp, i32(k, a.shares));
   val share = sub(k, a.lanes.warp, mul_const(k, place, a.shares));
-  IF (k, is_lt(k, place, i32(k, a.places))) {
+  if (a.places * a.shares ==
+      warps) { /* no branch: all that is known to lie where is loaded at once */
     read_part(k, &a, place, mul_const(k, share, BLOCKS_HEADS));
+  } else {
+    IF (k, is_lt(k, place, i32(k, a.places))) {
+      read_part(k, &a, place, mul_const(k, share, BLOCKS_HEADS));
+    }
   }
   cta_sync(k);
   merge(k, &a);
