@@ -83,8 +83,8 @@ void pick_put(struct ir *k, const struct pick_row *row, val place, val leaf, val
 }
 
 void pick_put_rest(struct ir *k, const struct pick *a, const struct pick_row *row, val count,
-                   val visible) {
-  FOR_STEP(k, place, add(k, count, a->lanes.lane), i32(k, a->plan->keep), i32(k, WARP)) {
+                   val visible, val lane, int lanes) {
+  FOR_STEP(k, place, add(k, count, lane), i32(k, a->plan->keep), i32(k, lanes)) {
     val is_there = is_lt(k, place, visible);
     pick_put(k, row, place, choose(k, is_there, place, i32(k, -1)),
              choose(k, is_there, f32(k, INFINITY), f32(k, -INFINITY)));
@@ -102,8 +102,10 @@ static enum who who_picks(const struct plan_pyramid *plan) {
 
 /* What limits the registers of a thread: those of a row. */
 static int ctas_per_sm(const struct pick *a, enum who who) {
-  const int few = who == BY_HEADS ? pick_heads_words(a->plan) <= 12 : a->candidates <= 16;
-  return who == BY_WARP || few ? 4 : 2;
+  const int words = pick_heads_words(a->plan);
+  if (who == BY_HEADS)
+    return words <= 8 ? 4 : words <= 16 ? 3 : 2;
+  return who == BY_WARP || a->candidates <= 16 ? 4 : 2;
 }
 
 static void pick_rows(struct ir *k, const struct pick *a, enum who who, int rows) {

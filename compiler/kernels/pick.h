@@ -36,9 +36,9 @@ val pick_worth(struct ir *k, const struct pick *a, val key);
 
 /* Entry |place| of the list. */
 void pick_put(struct ir *k, const struct pick_row *row, val place, val leaf, val worth);
-/* Entries |count| .. K - 1, by a warp: of all |visible| leaves, or none. */
+/* Entries |count| .. K - 1, by lane |lane| of |lanes|: of all |visible| leaves, or none. */
 void pick_put_rest(struct ir *k, const struct pick *a, const struct pick_row *row, val count,
-                   val visible);
+                   val visible, val lane, int lanes);
 
 /* ---- pick_thread.c: few candidates, without mass ---- */
 
@@ -59,7 +59,7 @@ void pick_put_keys(struct ir *k, const struct pick *a, const struct pick_row *ro
 bool pick_fits_heads(const struct plan_pyramid *plan);
 /* Words of scores that a lane has of a row. */
 int pick_heads_words(const struct plan_pyramid *plan);
-/* |rows| adjacent ones a warp, at most 32; shared memory as by warp. */
+/* |rows| adjacent ones a warp, 4 to 32, a power of two; shared memory as by warp. */
 void pick_by_heads(struct ir *k, const struct pick *a, int rows);
 
 #endif

@@ -1,42 +1,44 @@
-/* pick_heads.c: with mass, one row by one warp, the scores of all its heads in registers; see
-   pick.h.
+/* pick_heads.c: with mass, rows by a warp, the scores of all their heads in registers; see pick.h.
 
-   With H heads, up to a power of two, P = 32 / H lanes have one head:
+   A warp has one row at once, or as many, R, as have a lane for each candidate. With H heads, up to
+   a power of two, P = 32 / (H R) lanes have one head of a row:
 
-       lane                   has, in word w
-       P head + place         candidate P w + place of that head
+       lane                            has, in word w
+       P R head + P row + place        candidate P w + place of that head
 
-   each a load of adjacent numbers by the warp. Lanes of one head share its maximum and its sum.
-   Parts of the softmax are then joined over heads as a matrix is turned: the lane bits of the head,
-   the highest first, take the |bits| low bits of the word, so that in round r
+   a row's a load of adjacent numbers. Lanes of one head share its maximum and its sum. Parts of the
+   softmax are then joined over heads as a matrix is turned: the lane bits of the head, the highest
+   first, take the |bits| low bits of the word, so that in round r
 
-       lane L                 speaks for candidate 32 r + P (L >> (5 - bits)) + L mod P
+       lane L                          speaks for candidate 32 r + P (L >> (5 - bits)) + L mod P
 
-   where bits of the head that are left over say the same twice. */
+   of its row, where bits of the head that are left over say the same twice. */
 #include <assert.h>
 #include <math.h>
 
 #include "compiler/kernels/best.h"
 #include "compiler/kernels/pick.h"
 
-enum { WARP_BITS = 5, MAX_WORDS = 32, MAX_OTHERS = 3 };
+enum { WARP_BITS = 5, MAX_WORDS = 32, MAX_OTHERS = 3, MAX_ROWS = 4, QUAD = 4 };
 
 /* Finite, below every score that counts: the maximum of heads without one. */
 static const double LEAST = -1e30;
 
 struct layout {
-  int heads, places; /* H, P */
-  int words;         /* that have candidates */
+  int heads, rows, places; /* H, R, P */
+  int words;               /* that have candidates */
   int bits;
   int rounds; /* candidates a lane speaks for */
 };
 
 static struct layout layout_of(const struct plan_pyramid *plan) {
   const int n = plan->keep * plan->children;
-  struct layout l = {.heads = 1};
+  struct layout l = {.heads = 1, .rows = 1};
   while (l.heads < plan->group)
     l.heads *= 2;
-  l.places = WARP / l.heads;
+  while (l.rows < MAX_ROWS && 2 * l.rows * n <= WARP && 2 * l.rows * l.heads <= WARP)
+    l.rows *= 2;
+  l.places = WARP / (l.heads * l.rows);
   l.words = (n + l.places - 1) / l.places;
   while (1 << l.bits < l.words && 1 << l.bits < l.heads)
     l.bits++;
@@ -55,14 +57,15 @@ int pick_heads_words(const struct plan_pyramid *plan) {
 struct picker {
   const struct pick *a;
   struct layout of;
-  val place;           /* of the lane, of P */
+  val place, row;      /* of the lane */
+  val within, members; /* which lane of its row it is; bits of all of them */
   val is_head;         /* the lane's head is one */
   val candidate;       /* it speaks for in round 0 */
   val scores, sinks;   /* of row 0: word 0; of other forced leaves */
   val last_scores;     /* the last word, whose candidates may not be P */
   val near;            /* previous leaf, place 0, or own one, place 1 */
   val kept, last_kept; /* parents in the first and the last round */
-  val keys;            /* shared */
+  val keys;            /* of the lane's row; shared */
 };
 
 static int row_bytes(const struct pick *a) {
@@ -90,13 +93,25 @@ static val kept_place(struct ir *k, const struct picker *h, int round) {
   return at(k, ARG(kept), mul_const(k, slot, WORD));
 }
 
+/* Lanes of row 0, as bits. */
+static int32_t row_members(const struct layout *l) {
+  uint32_t members = 0;
+  for (int lane = 0; lane < WARP; lane++)
+    if (lane / l->places % l->rows == 0)
+      members |= UINT32_C(1) << lane;
+  return (int32_t)members;
+}
+
 static struct picker picker_new(struct ir *k, const struct pick *a) {
   struct picker h = {.a = a, .of = layout_of(a->plan)};
-  const int n = a->candidates, P = h.of.places;
-  val lane = a->lanes.lane, head = udiv(k, lane, i32(k, P));
+  const int n = a->candidates, P = h.of.places, row_lanes = WARP / h.of.rows;
+  val lane = a->lanes.lane, head = udiv(k, lane, i32(k, P * h.of.rows));
   val head_bytes = mul_const(k, smin(k, head, i32(k, a->plan->group - 1)), WORD);
   h.is_head = is_lt(k, head, i32(k, a->plan->group));
   h.place = bit_and(k, lane, i32(k, P - 1));
+  h.row = bit_and(k, udiv(k, lane, i32(k, P)), i32(k, h.of.rows - 1));
+  h.within = add(k, mul_const(k, head, P), h.place);
+  h.members = shift_left(k, i32(k, row_members(&h.of)), mul_const(k, h.row, P));
   val word = shift_right(k, lane, i32(k, WARP_BITS - h.of.bits));
   h.candidate = h.of.bits == 0 ? h.place : add(k, mul_const(k, word, P), h.place);
   val last = smin(k, add_const(k, h.place, P * (h.of.words - 1)), i32(k, n - 1));
@@ -107,7 +122,8 @@ static struct picker picker_new(struct ir *k, const struct pick *a) {
   h.sinks = at(k, ARG(forced), head_bytes);
   h.kept = kept_place(k, &h, 0);
   h.last_kept = kept_place(k, &h, h.of.rounds - 1);
-  h.keys = at(k, k->smem, mul_const(k, a->lanes.warp, pick_warp_bytes(a->plan)));
+  val keys = at(k, k->smem, mul_const(k, a->lanes.warp, pick_warp_bytes(a->plan)));
+  h.keys = at(k, keys, mul_const(k, h.row, row_lanes * WORD));
   return h;
 }
 
@@ -207,7 +223,7 @@ static void candidate_scores(struct ir *k, const struct picker *h, const struct 
   const int low = (1 << h->of.bits) - 1;
   val mask[MAX_WORDS];
   for (int r = 0; r < h->of.rounds; r++)
-    mask[r] = shift_right(k, c->ranked[r], h->place);
+    mask[r] = shift_right(k, c->ranked[r], add(k, h->place, mul_const(k, h->row, h->of.places)));
   for (int i = 0; i < h->of.words; i++) {
     const int64_t bit = (int64_t)1 << ((i & low) << (WARP_BITS - h->of.bits));
     val ranked = is_ne(k, bit_and(k, mask[i >> h->of.bits], i32(k, (int32_t)bit)), i32(k, 0));
@@ -256,7 +272,7 @@ static void over_heads(struct ir *k, const struct picker *h, val *x) {
   const int words = h->of.rounds << h->of.bits;
   for (int i = h->of.words; i < words; i++)
     x[i] = f32(k, 0);
-  for (int lanes = WARP / 2, step = (1 << h->of.bits) / 2; lanes >= h->of.places;
+  for (int lanes = WARP / 2, step = (1 << h->of.bits) / 2; lanes >= h->of.places * h->of.rows;
        lanes /= 2, step /= 2) {
     val upper = is_ne(k, bit_and(k, h->a->lanes.lane, i32(k, lanes)), i32(k, 0));
     for (int i = 0; i < words; i += 1 << h->of.bits)
@@ -272,19 +288,57 @@ static void over_heads(struct ir *k, const struct picker *h, val *x) {
 
 /* ---- lists ---- */
 
-/* At most 32 candidates: all in lanes. */
-static void put_lanes(struct ir *k, const struct picker *h, const struct pick_row *row,
-                      const struct candidates *c, val key, val part) {
-  const int spare = h->of.heads >> h->of.bits;   /* lanes that say the same */
-  const int copy = spare > 1 ? h->of.places : 0; /* and how far apart */
-  val first = is_eq(k, bit_and(k, h->a->lanes.lane, i32(k, (spare - 1) * h->of.places)), i32(k, 0));
-  struct best best = best_of_lanes(k, &h->a->lanes, h->a->plan->keep, h->a->candidates,
-                                   h->candidate, first, copy, key, h->keys);
-  IF (k, best.kept) {
-    val worth = choose(k, c->forced[0], f32(k, INFINITY), part);
-    pick_put(k, row, best.place, c->leaf[0], worth);
+static void put_rest(struct ir *k, const struct picker *h, const struct pick_row *row, val count,
+                     val visible) {
+  pick_put_rest(k, h->a, row, count, visible, h->within, WARP / h->of.rows);
+}
+
+/* How many keys of the row are greater than |key|; |ties|: or equal, of a candidate before. */
+static val rank_of(struct ir *k, const struct picker *h, val key, bool ties) {
+  val count[2] = {i32(k, 0), i32(k, 0)}, greater = add_const(k, key, 1);
+  for (int j = 0; j < h->a->candidates; j += QUAD) {
+    val four = load(k, k->i32x4, at_const(k, h->keys, j * WORD), QUAD * WORD);
+    for (int i = j; i < j + QUAD && i < h->a->candidates; i++) {
+      val least = ties ? choose(k, is_lt(k, i32(k, i), h->candidate), key, greater) : greater;
+      count[i % 2] = add_if_uge(k, count[i % 2], element(k, four, i - j, k->i32), least);
+    }
   }
-  pick_put_rest(k, h->a, row, best.count, i32(k, 0));
+  return add(k, count[0], count[1]);
+}
+
+/* Lanes of the row that are among the best, as bits. */
+static val best_lanes(struct ir *k, const struct picker *h, val key, val is_one) {
+  val keep = i32(k, h->a->plan->keep);
+  val present = both(k, is_one, is_ne(k, key, i32(k, BEST_ABSENT)));
+  val best = both(k, present, is_lt(k, rank_of(k, h, key, false), keep));
+  struct var mask = var_init(k, bit_and(k, warp_ballot(k, best), h->members));
+  val too_many = is_lt(k, keep, count_bits(k, get(k, mask)));
+  IF (k, is_ne(k, warp_ballot(k, too_many), i32(k, 0))) {
+    best = both(k, present, is_lt(k, rank_of(k, h, key, true), keep));
+    set(k, mask, bit_and(k, warp_ballot(k, best), h->members));
+  }
+  return get(k, mask);
+}
+
+/* One round: all candidates of the rows in lanes. */
+static void put_lanes(struct ir *k, const struct picker *h, const struct pick_row *row,
+                      const struct candidates *c, val is_scored, val key, val part) {
+  const int copies = (h->of.heads >> h->of.bits) - 1, distance = h->of.places * h->of.rows;
+  val repeats = bit_and(k, h->a->lanes.lane, i32(k, copies * distance));
+  val is_one =
+      both(k, is_eq(k, repeats, i32(k, 0)), is_lt(k, h->candidate, i32(k, h->a->candidates)));
+  IF (k, is_one) {
+    store(k, key, at(k, h->keys, mul_const(k, h->candidate, WORD)), WORD);
+  }
+  warp_sync(k);
+  val mask = best_lanes(k, h, key, is_one);
+  val bit = bit_and(k, shift_right(k, mask, h->a->lanes.lane), i32(k, 1));
+  IF (k, both(k, is_scored, is_ne(k, bit, i32(k, 0)))) {
+    val worth = choose(k, c->forced[0], f32(k, INFINITY), part);
+    pick_put(k, row, count_below(k, &h->a->lanes, mask), c->leaf[0], worth);
+  }
+  val count = choose(k, is_scored, count_bits(k, mask), i32(k, h->a->plan->keep));
+  put_rest(k, h, row, count, i32(k, 0));
 }
 
 static void put_rounds(struct ir *k, const struct picker *h, const struct pick_row *row,
@@ -299,7 +353,7 @@ static void put_rounds(struct ir *k, const struct picker *h, const struct pick_r
 }
 
 static void choose_best(struct ir *k, const struct picker *h, const struct pick_row *row,
-                        const struct row_words *w) {
+                        const struct row_words *w, val is_scored) {
   struct candidates c;
   val x[MAX_WORDS + MAX_OTHERS], key[MAX_WORDS];
   look_up(k, h, row, w, &c);
@@ -314,7 +368,7 @@ static void choose_best(struct ir *k, const struct picker *h, const struct pick_
   }
   warp_sync(k); /* keys of the row before have been read */
   if (h->of.rounds == 1)
-    put_lanes(k, h, row, &c, key[0], x[0]);
+    put_lanes(k, h, row, &c, is_scored, key[0], x[0]);
   else
     put_rounds(k, h, row, key);
 }
@@ -332,25 +386,28 @@ static struct pick_row row_of_lane(struct ir *k, const struct pick *a, const str
 }
 
 void pick_by_heads(struct ir *k, const struct pick *a, int rows) {
-  assert(rows >= 1 && rows <= WARP);
   struct picker h = picker_new(k, a);
+  assert(rows <= WARP && rows % h.of.rows == 0);
   val first = add(k, a->first, mul_const(k, a->lanes.warp, rows));
   val end = smin(k, add_const(k, first, rows), a->end);
   IF (k, is_lt(k, first, end)) {
+    val last = add_const(k, end, -1), mine = add(k, first, h.row);
     struct row_vars next = row_vars_new(k, &h);
-    request(k, &h, &next, sequence_row(k, first, a->kv_head));
-    val asks = smin(k, add(k, first, a->lanes.lane), add_const(k, end, -1));
-    struct pick_row mine = pick_row_of(k, a, asks);
-    FOR (k, query, first, end) {
+    request(k, &h, &next, sequence_row(k, smin(k, mine, last), a->kv_head));
+    val asks = smin(k, add(k, first, a->lanes.lane), last);
+    struct pick_row known = pick_row_of(k, a, asks);
+    FOR_STEP(k, base, first, end, i32(k, h.of.rows)) {
       struct row_words w = row_words_get(k, &h, &next);
-      val behind = smin(k, add_const(k, query, 1), add_const(k, end, -1));
-      request(k, &h, &next, sequence_row(k, behind, a->kv_head));
-      struct pick_row row = row_of_lane(k, a, &mine, query, sub(k, query, first));
-      IF (k, is_le(k, row.visible, i32(k, a->plan->keep))) {
-        pick_put_rest(k, a, &row, i32(k, 0), row.visible);
+      val query = add(k, base, h.row), behind = add_const(k, query, h.of.rows);
+      request(k, &h, &next, sequence_row(k, smin(k, behind, last), a->kv_head));
+      query = smin(k, query, last);
+      struct pick_row row = row_of_lane(k, a, &known, query, sub(k, query, first));
+      val is_scored = is_lt(k, i32(k, a->plan->keep), row.visible);
+      IF (k, is_ne(k, warp_ballot(k, is_scored), i32(k, 0))) {
+        choose_best(k, &h, &row, &w, is_scored);
       }
-      ELSE (k) {
-        choose_best(k, &h, &row, &w);
+      IF (k, bit_not(k, is_scored)) {
+        put_rest(k, &h, &row, i32(k, 0), row.visible);
       }
     }
   }

@@ -11,7 +11,7 @@
 #include "compiler/kernels/pick.h"
 
 int pick_warp_bytes(const struct plan_pyramid *plan) {
-  return (plan->keep * plan->children + 3) / 4 * 4 * WORD; /* whole rows of 16 bytes */
+  return (plan->keep * plan->children + WARP - 1) / WARP * WARP * WORD;
 }
 
 struct chooser {
@@ -161,13 +161,13 @@ void pick_put_keys(struct ir *k, const struct pick *a, const struct pick_row *ro
   struct chooser c = {a, row, keys};
   val n = i32(k, a->candidates);
   val count = best_of_keys(k, &a->lanes, a->plan->keep, n, a->candidates, keys, put_best, &c);
-  pick_put_rest(k, a, row, count, i32(k, 0));
+  pick_put_rest(k, a, row, count, i32(k, 0), a->lanes.lane, WARP);
 }
 
 void pick_by_warp(struct ir *k, const struct pick *a, val query) {
   struct pick_row row = pick_row_of(k, a, query);
   IF (k, is_le(k, row.visible, i32(k, a->plan->keep))) {
-    pick_put_rest(k, a, &row, i32(k, 0), row.visible);
+    pick_put_rest(k, a, &row, i32(k, 0), row.visible, a->lanes.lane, WARP);
   }
   ELSE (k) {
     val keys = at(k, k->smem, mul_const(k, a->lanes.warp, pick_warp_bytes(a->plan)));
