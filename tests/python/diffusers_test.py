@@ -80,13 +80,13 @@ class Models(unittest.TestCase):
             for tile in ("default", None, 8, 5):
                 attached = pisa.diffusers.attach(model, pisa.load("dense"), tile=tile)
                 calls = self.count(attached)
-                self.assertLess(error(model(**inputs).sample.float(), expected), 2e-2, f"tile {tile}")
+                self.assertLess(error(model(**inputs).sample.float(), expected), 5e-3, f"tile {tile}")
                 self.assertEqual(len(calls), len(attached.saved))
                 attached.remove()
             attached = pisa.diffusers.attach(model, pisa.load("hybrid"))
             sparse = error(model(**inputs).sample.float(), expected)
-            self.assertGreater(sparse, 1e-4)
-            self.assertLess(sparse, 0.5)
+            self.assertGreater(sparse, 4e-3)
+            self.assertLess(sparse, 2e-2)
             attached.remove()
             self.assertEqual(error(model(**inputs).sample.float(), expected), 0)
         return model, inputs, expected
@@ -107,7 +107,7 @@ class Models(unittest.TestCase):
             attached = pisa.diffusers.attach(model, pisa.load("hunyuan_video"), exact_text=True)
             attached.pack = pisa.load("dense")
             self.assertEqual((attached.exact_at, attached.n_exact), ("last", 256))
-            self.assertLess(error(model(**inputs).sample.float(), expected), 2e-2)
+            self.assertLess(error(model(**inputs).sample.float(), expected), 5e-3)
             attached.remove()
             attached = pisa.diffusers.attach(model, pisa.load("dense"), exact_text=True)
             with self.assertRaisesRegex(pisa.ArgumentError, "there are 24 text tokens, but dense always reads none exactly"):
