@@ -14,6 +14,7 @@ static const struct {
     {"verify", "compare every kernel of a pack with the reference, on this GPU", tool_verify},
     {"bench", "time a pack on this GPU", tool_bench},
     {"tune", "find a pack's fastest schedules on this GPU, for libpisa to take", tool_tune},
+    {"sweep", "what a pack may vary, on your tensors: error against time", tool_sweep},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 

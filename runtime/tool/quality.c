@@ -165,7 +165,7 @@ int tool_quality(int argc, char **argv) {
   struct work w = {.table = stdout};
   pisa_error error = {0};
   int code;
-  if (!quality_options_read(&w.options, argc, argv, &code))
+  if (!quality_options_read(&w.options, QUALITY_COMPARE, argc, argv, &code))
     return code;
   if (w.options.json)
     w.table = stderr;

@@ -37,6 +37,7 @@ enum {
 };
 
 struct quality_options {
+  const char *command; /* "quality" or "sweep" */
   struct args_list packs, settings;
   const char *q, *k, *v; /* NULL: synthetic */
   const char *name;      /* of the tensors, in the results */
@@ -49,15 +50,19 @@ struct quality_options {
   int n_heads;                      /* 0: all */
   double spreads[QUALITY_MAX_SPREADS], betweens[QUALITY_MAX_SPREADS];
   int n_spreads, n_betweens;
-  int64_t tokens, seed; /* of synthetic tensors */
-  double scale;         /* 0: 1/sqrt(D) */
-  int64_t every;        /* packs that select blocks: one query in so many is looked at */
-  int64_t threads;      /* 0: all cores */
-  int ordinal;          /* of the CUDA device; -1: CPU */
+  int64_t tokens, seed;         /* of synthetic tensors */
+  double scale;                 /* 0: 1/sqrt(D) */
+  int64_t every;                /* packs that select blocks: one query in so many is looked at */
+  int64_t threads;              /* 0: all cores */
+  int ordinal;                  /* of the CUDA device; -1: CPU */
+  double max_error, min_recall; /* of a sweep, 0: no bound */
 };
 
+enum quality_for { QUALITY_COMPARE, QUALITY_SWEEP };
+
 /* False when the command is over already; |exit_code| says how. */
-bool quality_options_read(struct quality_options *options, int argc, char **argv, int *exit_code);
+bool quality_options_read(struct quality_options *options, enum quality_for what, int argc,
+                          char **argv, int *exit_code);
 
 /* ---- packs ---- */
 

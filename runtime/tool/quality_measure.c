@@ -182,6 +182,7 @@ static pisa_status call_init(const struct quality_scene *s, const struct quality
                          .v = s->v,
                          .q_size = s->heads * s->n_q * d,
                          .k_size = s->kv_heads * s->n_k * d,
+                         .list_heads = s->heads,
                          .q_blocks = pisa_ceil_div(s->n_q, method->query)};
   c->o = malloc((size_t)c->q_size * sizeof *c->o);
   c->call = (pisa_attention){.struct_size = sizeof c->call,

@@ -41,8 +41,7 @@ static pisa_status check_alike(const struct quality_packs *packs, const char *fi
 
 /* ---- variants and lines ---- */
 
-/* What tells no lines apart: hints of schedule, and budgets, which --densities replaces. */
-static const char *const ignored[] = {"half_tile=", "lists=", "density=", "keep=", NULL};
+static const char *const budgets[] = {"density=", "keep=", NULL};
 static const char *const sweep[] = {"threshold=", NULL};
 
 static const char *next_word(const char *text) {
@@ -57,12 +56,20 @@ static bool begins(const char *word, const char *const *names) {
   return false;
 }
 
+/* What tells no lines apart: hints of schedule, and budgets, which --densities replaces; of packs
+   that select blocks the budget is compiled in. */
+static bool is_ignored(const struct pisa_method *method, const char *word) {
+  return pisa_is_schedule_choice(word) || (method->family != PISA_PYRAMID && begins(word, budgets));
+}
+
 /* Whether two variants of one pack make the same choices; |threshold|: but for that one. */
-static bool same_choices(const char *a, const char *b, bool threshold) {
+static bool same_choices(const struct pisa_variant *x, const struct pisa_variant *y,
+                         bool threshold) {
+  const char *a = x->choices, *b = y->choices;
   for (; *a && *b; a = next_word(a), b = next_word(b)) {
     size_t length = strcspn(a, " ");
     bool same = length == strcspn(b, " ") && strncmp(a, b, length) == 0;
-    if (!same && !begins(a, ignored) && !(threshold && begins(a, sweep)))
+    if (!same && !is_ignored(&x->method, a) && !(threshold && begins(a, sweep)))
       return false;
   }
   return true;
@@ -92,7 +99,7 @@ static bool is_wanted(const struct quality_options *o, const pisa_pack *pack, in
   if (v == chosen)
     return true;
   bool swept = variants[v].method.budget == PISA_BUDGET_THRESHOLD && !variants[v].method.dense &&
-               same_choices(variants[v].choices, variants[chosen].choices, true);
+               same_choices(&variants[v], &variants[chosen], true);
   return (o->all || swept) && has_settings(o, pack, v);
 }
 
@@ -109,9 +116,9 @@ static pisa_status add_variant(struct quality_packs *out, pisa_pack *pack, int v
   int line = -1, points = 0;
   for (int i = 0; i < out->n; i++) {
     const struct quality_pack *other = &out->items[i];
-    if (other->pack != pack || !same_choices(other->chosen->choices, variant->choices, true))
+    if (other->pack != pack || !same_choices(other->chosen, variant, true))
       continue;
-    if (same_choices(other->chosen->choices, variant->choices, false))
+    if (same_choices(other->chosen, variant, false))
       return PISA_OK;
     line = other->line;
     points++;
@@ -177,7 +184,8 @@ static void add_values(const struct quality_packs *packs, const struct quality_p
                        char *label) {
   for (const char *word = pack->chosen->choices; *word; word = next_word(word)) {
     size_t used = strlen(label), name = strcspn(word, "=") + 1;
-    if (!begins(word, ignored) && !begins(word, sweep) && tells_apart(packs, pack, word))
+    if (!is_ignored(&pack->chosen->method, word) && !begins(word, sweep) &&
+        tells_apart(packs, pack, word))
       snprintf(label + used, QUALITY_NAME - used, "%s%.*s", used ? " " : "",
                (int)(strcspn(word, " ") - name), word + name);
   }

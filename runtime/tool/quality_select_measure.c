@@ -197,6 +197,7 @@ static pisa_status select_with(const struct quality_scene *s, const struct quali
                          .k = s->k,
                          .q_size = s->heads * s->n_q * s->head_dim,
                          .k_size = s->kv_heads * s->n_k * s->head_dim,
+                         .list_heads = s->kv_heads,
                          .q_blocks = s->n_q};
   c->call = (pisa_attention){.struct_size = sizeof c->call,
                              .batch = 1,

@@ -19,6 +19,7 @@ int tool_info(int argc, char **argv); /* argv[0] is the command's name */
 int tool_run(int argc, char **argv);
 int tool_verify(int argc, char **argv);
 int tool_bench(int argc, char **argv);
+int tool_sweep(int argc, char **argv);
 int tool_tune(int argc, char **argv);
 int tool_quality(int argc, char **argv);
 

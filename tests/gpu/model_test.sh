@@ -107,6 +107,20 @@ tune) # verified variants are timed and get rows; one that a fault makes wrong i
   expect 3 env PISA_LIBCUDA="$model" PISA_MODEL_FAULT=h_sum "$pisa" tune "$file" --tokens 65 --heads 1 --again
   [ "$(grep -c 'result=wrong' "$file.tune")" = 2 ] || fail "rows: $(cat "$file.tune")"
   ;;
+sweep) # a pack's points on a device, with times
+  file=$(pack hybrid)
+  expect 0 env PISA_LIBCUDA="$model" "$pisa" sweep "$file" --synthetic std=0.5 --tokens 300 --densities 0.2,0.9 \
+    --device cuda:0 --max-error 0.9 --json
+  [ "$(grep -c '"error": 0.[0-9]*, .*"ms": [0-9.]*, ' "$work/out")" = 2 ] || fail "$(cat "$work/out")"
+  grep -q "bound=max_error" "$file.tune" || fail "nothing is recorded"
+  file=$(pack walk) array=$(dirname "$make_pack")/array_tool
+  "$array" make "$work/q.npy" bfloat16 1 1 4 800 64 && "$array" make "$work/k.npy" bfloat16 2 1 2 800 64 || fail "no arrays"
+  for v in "" "--v $work/k.npy"; do # selected alone, and attended
+    expect 0 env PISA_LIBCUDA="$model" "$pisa" sweep "$file" --q "$work/q.npy" --k "$work/k.npy" $v --device cuda:0 \
+      --min-recall 0.1 --json
+    grep -q '"recall": 0.[0-9]*, .*"ms": [0-9.]*, ' "$work/out" || fail "$(cat "$work/out")"
+  done
+  ;;
 fault) # fault NAME SPEC CASE WORD: what is wrong is found, in the case that is there for it
   file=$(pack "$2")
   fault=$1 name=$3 word=$4

@@ -102,7 +102,7 @@ has page.html '&lt;a&amp;&quot;b&quot;&gt;'
 # refusals of the user's input
 refuse 1 "no PACK... is given"
 refuse 1 "no option '--speed'" hybrid.pack --speed 9
-refuse 1 "--q, --k and --v FILE are needed" hybrid.pack --q q.npy --k k.npy
+refuse 1 "--v FILE is needed" hybrid.pack --q q.npy --k k.npy
 refuse 1 "no --q, --k, --v" hybrid.pack $files --synthetic std=1
 refuse 1 "--between needs --synthetic" hybrid.pack $files --between 1
 refuse 1 "--tokens needs --synthetic" hybrid.pack $files --tokens 64
