@@ -4,7 +4,8 @@ from selection import ceil_div
 
 
 def calls():
-    """Several levels below the first; short, ragged, more queries than keys; packed; ties, nan, great numbers."""
+    """Several levels below the first; short, ragged, more queries than keys; packed; ties, nan, great numbers; and so
+    many levels that a step does not reach the leaves."""
     C, K, g, page = PLAN.C, PLAN.K, PLAN.g, PLAN.page
     deep = C * K * g * g + 3 * C + 5 if not PLAN.flat else C * max(4 * K, 70) + 5
     n = ceil_div(deep, page) * page if page else deep
@@ -16,6 +17,11 @@ def calls():
         yield dict(kv_heads=2, packed=[(1, n), (0, 3), (2, 2 * C * K), (3, 1), (1, C * K + C + 1)], token_major=True)
     for special in "equal", "nan", "zero":
         yield dict(kv_heads=1, batch=1, n_q=2, n_k=n, special=special)
+    far = C * K * g ** 5
+    if not PLAN.flat and not page and far <= 8192:
+        for rest in 1, C * g ** 3 + 5:
+            yield dict(kv_heads=1, batch=1, n_q=1, n_k=far + rest)
+        yield dict(kv_heads=1, batch=1, n_q=1, n_k=far, special="equal")
 
 
 run("decode", calls(), lambda call: call.s.R, PLAN.decode_start if PLAN.decode_start >= 0 else None)
