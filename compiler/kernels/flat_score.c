@@ -13,12 +13,13 @@ static val column(struct ir *k, const struct flat *a, val first, int q) {
   return add_const(k, add(k, first, frag_lane_column(k, &a->lanes)), q);
 }
 
-/* Products of rows and the means of eight leaves. */
+/* Products of rows and the means of eight leaves, of which the first is even. */
 static struct flat_scores mean_products(struct ir *k, const struct flat *a, val first) {
-  int row_bytes = a->plan->head_dim * HALF;
-  val leaf = add(k, first, mma_lane_row(k, &a->lanes));
-  val pointer = at_row(k, a->means, leaf, i32(k, row_bytes));
-  struct mma_row row = mma_row_load(k, pointer, a->plan->head_dim, &a->lanes);
+  const int head_dim = a->plan->head_dim;
+  val lane = mean_row(k, head_dim, a->means, mma_lane_row(k, &a->lanes));
+  val mine = at(k, lane, mma_lane_bytes(k, &a->lanes));
+  val pointer = at_row(k, mine, first, i32(k, head_dim * HALF));
+  struct mma_row row = mma_row_load_apart(k, pointer, head_dim, MEAN_APART);
   struct flat_scores x;
   for (int tile = 0; tile < a->tiles; tile++) {
     struct mma_scores high = mma_multiply(k, &a->q[tile], &row), low = high;

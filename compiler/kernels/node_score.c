@@ -5,7 +5,9 @@
 #include <assert.h>
 #include <math.h>
 
-enum { F32 = 4, SLOT = 8, QUAD = 4, GROUP_STEP = 4, LOADED_WORDS = 64 };
+#include "compiler/kernels/sequence.h"
+
+enum { F32 = 4, SLOT = 8, QUAD = 4, GROUP_STEP = 4, LOADED_WORDS = 64, CHUNK_BYTES = 64 };
 
 static const double LOG2_E = 1.44269504088896340736;
 
@@ -125,11 +127,11 @@ static int tiles_at_once(const struct plan_pyramid *plan) {
 
 static void multiply_some(struct ir *k, const struct plan_pyramid *plan,
                           const struct node_query *query, int first, int n, const val *row,
-                          struct node_logits *out) {
+                          int apart, struct node_logits *out) {
   struct mma_row b[NODE_MAX_TILES];
   struct mma_scores product[NODE_MAX_TILES];
   for (int j = 0; j < n; j++)
-    b[j] = mma_row_load_mine(k, row[first + j], plan->head_dim);
+    b[j] = mma_row_load_apart(k, row[first + j], plan->head_dim, apart);
   for (int a = 0; a < query->tiles; a++) {
     mma_multiply_each(k, &query->a[a], n, b, product);
     for (int j = 0; j < n; j++)
@@ -138,13 +140,24 @@ static void multiply_some(struct ir *k, const struct plan_pyramid *plan,
   }
 }
 
-void node_multiply(struct ir *k, const struct plan_pyramid *plan, const struct node_query *query,
-                   int tiles, const val *row, struct node_logits *out) {
+static void multiply(struct ir *k, const struct plan_pyramid *plan, const struct node_query *query,
+                     int tiles, const val *row, int apart, struct node_logits *out) {
   int step = tiles_at_once(plan);
   assert(tiles >= 1 && tiles <= NODE_MAX_TILES);
   *out = (struct node_logits){.tiles = tiles};
   for (int j = 0; j < tiles; j += step)
-    multiply_some(k, plan, query, j, tiles - j < step ? tiles - j : step, row, out);
+    multiply_some(k, plan, query, j, tiles - j < step ? tiles - j : step, row, apart, out);
+}
+
+void node_multiply(struct ir *k, const struct plan_pyramid *plan, const struct node_query *query,
+                   int tiles, const val *row, struct node_logits *out) {
+  multiply(k, plan, query, tiles, row, MEAN_APART, out);
+}
+
+void node_multiply_keys(struct ir *k, const struct plan_pyramid *plan,
+                        const struct node_query *query, int tiles, const val *row,
+                        struct node_logits *out) {
+  multiply(k, plan, query, tiles, row, CHUNK_BYTES, out);
 }
 
 /* ---- masks ---- */

@@ -63,10 +63,14 @@ struct node_logits {
   bool masked[NODE_MAX_TILES];
   val weight[NODE_MAX_TILES][2]; /* of masked ones */
 };
-/* |row|: pointers to this lane's row of each tile, 16-byte aligned, plus mma_lane_bytes. All are
-   loaded before the first product, unless they are too many. */
+/* |row|: pointers to this lane's row of each tile, mean_row's, plus mma_lane_bytes. All are loaded
+   before the first product, unless they are too many. */
 void node_multiply(struct ir *k, const struct plan_pyramid *plan, const struct node_query *query,
                    int tiles, const val *row, struct node_logits *out);
+/* The same of rows of keys, 16-byte aligned. */
+void node_multiply_keys(struct ir *k, const struct plan_pyramid *plan,
+                        const struct node_query *query, int tiles, const val *row,
+                        struct node_logits *out);
 /* Rows of the tiles from the |end|th (i32) on are left out, as if they were not there; none are in
    tiles below |first_tile|. The one before it weighs |last| (f32) of a full one; null: 1. */
 void node_mask(struct ir *k, const struct plan_pyramid *plan, const struct lanes *lanes, val scale,

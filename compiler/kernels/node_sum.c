@@ -29,8 +29,7 @@ void node_mean_store(struct ir *k, const struct nodes *nodes, val row, val colum
   val inverse = reciprocal_approx(k, to_float(k, count)), pair[NODE_COLUMNS / 2];
   for (int i = 0; i < n / 2; i++)
     pair[i] = pack_half(k, mul(k, sum[2 * i], inverse), mul(k, sum[2 * i + 1], inverse));
-  val to = at(k, at_row(k, nodes->means, row, i32(k, nodes->plan->head_dim * HALF)),
-              mul_const(k, column, HALF));
+  val to = at(k, mean_row(k, nodes->plan->head_dim, nodes->means, row), mean_column(k, column));
   store(k, n == 2 ? pair[0] : pack4(k, pair), to, n * HALF);
 }
 

@@ -4,7 +4,7 @@
 
 #include <assert.h>
 
-enum { WORD = 4 };
+enum { WORD = 4, HALF = 2 };
 
 static int log2_of(int64_t x) {
   int bits = 0;
@@ -169,6 +169,18 @@ val sequence_node_base(struct ir *k, const struct sequence *s, int leaf, val kv_
   val pairs = shift_right(k, s->k_begin, i64(k, log2_of(2 * (int64_t)leaf)));
   val base = add(k, mul_const(k, pairs, 4), mul_const(k, widen(k, s->index), 128));
   return add(k, mul(k, widen(k, kv_head), widen(k, SEQUENCE_ARG(node_rows))), base);
+}
+
+val mean_row(struct ir *k, int head_dim, val means, val row) {
+  assert(head_dim % PISA_MEAN_PIECE == 0);
+  val odd = bit_and(k, row, i32(k, 1)), even = sub(k, row, odd);
+  val pair = mul_const(k, widen(k, even), (int64_t)head_dim * HALF);
+  return at(k, means, add(k, pair, widen(k, mul_const(k, odd, PISA_MEAN_PIECE * HALF))));
+}
+
+val mean_column(struct ir *k, val column) {
+  val before = bit_and(k, column, i32(k, -PISA_MEAN_PIECE));
+  return mul_const(k, add(k, column, before), HALF);
 }
 
 val level_shift(struct ir *k, int leaf, int children, val level) {

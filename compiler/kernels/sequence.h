@@ -53,6 +53,12 @@ val sequence_key(struct ir *k, const struct sequence *s, const struct sequence_a
 
 /* i64 row of the means of key head |kv_head|'s first node: hk P + node_base. */
 val sequence_node_base(struct ir *k, const struct sequence *s, int leaf, val kv_head);
+/* Rows of means share their bytes two by two (pisa_mean_place): pointer to the first piece of row
+   |row| (i32, >= 0) from |means|, an even row, on; bytes (i32) from there to column |column|. The
+   pieces of a row are MEAN_APART bytes apart. */
+enum { MEAN_APART = 2 * PISA_MEAN_PIECE * 2 };
+val mean_row(struct ir *k, int head_dim, val means, val row);
+val mean_column(struct ir *k, val column);
 /* log2 of the tokens of a node of |level| (i32, >= 1). */
 val level_shift(struct ir *k, int leaf, int children, val level);
 /* M_l (i32) of |tokens| (i32) for level |level| (i32, >= 1): ceil(tokens / (leaf children^(l-1))).

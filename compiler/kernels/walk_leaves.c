@@ -56,7 +56,7 @@ static void key_logits(struct ir *k, const struct walk *w, const struct leaf *le
     val at_key = sequence_key(k, &w->s, &w->k, w->plan->page, w->kv_head, smin(k, key, last));
     row[j] = at(k, at_key, mma_lane_bytes(k, &w->lanes));
   }
-  node_multiply(k, w->plan, &w->q, tiles, row, x);
+  node_multiply_keys(k, w->plan, &w->q, tiles, row, x);
   if (!has_partial(w->plan))
     return;
   val column = mul_const(k, bit_and(k, w->lanes.lane, i32(k, 3)), 2);
@@ -174,8 +174,8 @@ static void moment_scores(struct ir *k, const struct walk *w, const struct leaf 
 /* By its stored mean. */
 static void stored_scores(struct ir *k, const struct walk *w, const struct leaf *leaf,
                           const struct leaf_score *out) {
-  val bytes = mul_const(k, widen(k, leaf->number), w->plan->head_dim * WALK_HALF);
-  val row = at(k, at(k, w->rows, bytes), mma_lane_bytes(k, &w->lanes)), bonus = f32(k, 0);
+  val mean = mean_row(k, w->plan->head_dim, w->rows, leaf->number);
+  val row = at(k, mean, mma_lane_bytes(k, &w->lanes)), bonus = f32(k, 0);
   struct node_logits x;
   node_multiply(k, w->plan, &w->q, 1, &row, &x);
   if (plan_is_mass(w->plan)) {

@@ -89,10 +89,9 @@ static val read_level(struct ir *k, const struct walk *w, val depth) {
   return node_reads_children(w->plan) ? depth : add_const(k, depth, 1);
 }
 
-/* Pointer to this lane's part of row |rest| (i32) behind |base|. */
+/* Pointer to this lane's part of row |rest| (i32) behind |base|, an even row. */
 static val lane_base(struct ir *k, const struct walk *w, val base, val rest) {
-  val bytes = add(k, mul_const(k, rest, row_bytes(w)), mma_lane_bytes(k, &w->lanes));
-  return at(k, base, widen(k, bytes));
+  return at(k, mean_row(k, w->plan->head_dim, base, rest), mma_lane_bytes(k, &w->lanes));
 }
 
 /* This lane's row of tile |j| and those that follow it: parent |*parent| of the tile (0 .. n - 1),

@@ -22,16 +22,20 @@ val mma_lane_bytes(struct ir *k, const struct lanes *lanes) {
   return mul_const(k, quad_lane(k, lanes), LANE_BYTES);
 }
 
-struct mma_row mma_row_load_mine(struct ir *k, val mine, int head_dim) {
+struct mma_row mma_row_load_apart(struct ir *k, val mine, int head_dim, int apart) {
   struct mma_row x = {.head_dim = head_dim};
   assert(head_dim % CHUNK == 0 && words(&x) <= MMA_MAX_WORDS);
   for (int c = 0; c < head_dim / CHUNK; c++) {
-    val four = load(k, k->i32x4, at_const(k, mine, c * CHUNK * 2), LANE_BYTES);
+    val four = load(k, k->i32x4, at_const(k, mine, (int64_t)c * apart), LANE_BYTES);
     for (int i = 0; i < CHUNK_WORDS; i++) {
       x.word[CHUNK_WORDS * c + i] = element(k, four, i, k->i32);
     }
   }
   return x;
+}
+
+struct mma_row mma_row_load_mine(struct ir *k, val mine, int head_dim) {
+  return mma_row_load_apart(k, mine, head_dim, CHUNK * 2);
 }
 
 struct mma_row mma_row_load(struct ir *k, val row, int head_dim, const struct lanes *lanes) {

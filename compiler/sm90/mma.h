@@ -48,6 +48,8 @@ struct mma_row mma_row_load(struct ir *k, val row, int head_dim, const struct la
 /* The same with |mine| = row + mma_lane_bytes. */
 val mma_lane_bytes(struct ir *k, const struct lanes *lanes);
 struct mma_row mma_row_load_mine(struct ir *k, val mine, int head_dim);
+/* The same of a row whose chunks lie |apart| bytes from each other, 64 or more. */
+struct mma_row mma_row_load_apart(struct ir *k, val mine, int head_dim, int apart);
 
 struct mma_row_vars mma_row_vars_new(struct ir *k, int head_dim);
 struct mma_row mma_row_vars_get(struct ir *k, const struct mma_row_vars *vars);

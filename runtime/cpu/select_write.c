@@ -21,14 +21,15 @@ static int64_t node_base(const struct select_job *job, const struct select_seque
 }
 
 /* Above the root of the keys that are there a node has the same tokens as the root. */
-static void write_level(const struct pyramid *p, int level, bool completed, uint16_t *out) {
+static void write_level(const struct pyramid *p, int level, bool completed, int64_t row,
+                        uint16_t *means) {
   const int stored = (int)pisa_min(level, pyramid_root(p));
   for (int64_t node = 0; node < pyramid_nodes(p, level); node++) {
     if (completed && pyramid_count(p, level, node) < pyramid_size(p, level))
       continue;
     const double *mean = pyramid_mean(p, stored, node);
     for (int d = 0; d < p->head_dim; d++)
-      out[node * p->head_dim + d] = cpu_narrow(p->type, (float)mean[d]);
+      means[pisa_mean_place(row + node, d, p->head_dim)] = cpu_narrow(p->type, (float)mean[d]);
   }
 }
 
@@ -64,7 +65,7 @@ void select_pyramid_write(const struct select_job *job, const struct select_sequ
   for (int level = 1; s->room > 0; level++) {
     int64_t nodes = level_room(p, s->room, level);
     assert(pyramid_nodes(p, level) <= nodes);
-    write_level(p, level, completed, means + row * p->head_dim);
+    write_level(p, level, completed, row, means);
     row += 4 * pisa_ceil_div(nodes, 4);
     if (nodes == 1)
       break;

@@ -44,6 +44,16 @@ static size_t means_bytes(const struct select_call *c) {
   return (size_t)(c->request.kv_heads * c->node_rows * c->module->method.head_dim) * 2;
 }
 
+/* Rows that lie in pairs, one behind the other. */
+static void part_rows(uint16_t *means, int64_t rows, int d) {
+  uint16_t pair[2 * CPU_MAX_HEAD_DIM];
+  for (int64_t row = 0; row < rows; row += 2, means += 2 * d) {
+    memcpy(pair, means, 2 * (size_t)d * sizeof *pair);
+    for (int i = 0; i < 2 * d; i++)
+      means[i] = pair[pisa_mean_place(i / d, i % d, d)];
+  }
+}
+
 static pisa_status fetch_means(const struct select_call *c, struct select_outputs *outputs,
                                struct verify_result *result, pisa_error *error) {
   void *means = NULL;
@@ -53,6 +63,8 @@ static pisa_status fetch_means(const struct select_call *c, struct select_output
   pisa_status status = select_buffer_fetch(c->device, own ? &c->pyramid : &c->workspace,
                                            own ? "pyramid" : "workspace", offset, means_bytes(c),
                                            &means, result, error);
+  if (!status)
+    part_rows(means, c->request.kv_heads * c->node_rows, c->module->method.head_dim);
   outputs->means = means;
   return status;
 }

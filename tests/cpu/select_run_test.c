@@ -290,11 +290,13 @@ static void check_nodes(const char *pyramid, const char *stale, int64_t b, int64
   for (int64_t size = C;; size *= 2, m = (m + 1) / 2) {
     for (int64_t node = 0; node * size < keys; node++) {
       const int64_t begin = node * size, end = at_most(begin + size, keys);
-      const uint16_t *got = (const uint16_t *)(const void *)pyramid + (row + node) * D;
-      const uint16_t *old = (const uint16_t *)(const void *)stale + (row + node) * D;
+      const uint16_t *got = (const uint16_t *)(const void *)pyramid;
+      const uint16_t *old = (const uint16_t *)(const void *)stale;
       for (int d = 0; d < D; d++) {
+        const int64_t pair = (row + node) / 2, odd = (row + node) % 2;
+        const int64_t at = pair * 2 * D + d / 32 * 64 + odd * 32 + d % 32;
         double mean = keys_sum(b, hk, begin, end, d) / (double)(end - begin);
-        expect(got[d] == (stale && end < begin + size ? old[d] : cpu_to_bf16((float)mean)));
+        expect(got[at] == (stale && end < begin + size ? old[at] : cpu_to_bf16((float)mean)));
       }
     }
     row += (m + 3) / 4 * 4;

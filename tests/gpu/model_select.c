@@ -18,12 +18,12 @@ static int64_t size_of(int level) {
 }
 
 static uint16_t *mean_of(const struct model_sequence *s, int means, int64_t hk, int level,
-                         int64_t node) {
+                         int64_t node, int d) {
   int64_t row = s->k_begin / (2 * LEAF) * 4 + 128 * s->b + node;
   for (int l = 1; l < level; l++)
     row += blocks_of(blocks_of(s->room, size_of(l)), 4) * 4;
-  return (uint16_t *)pointer(s->args, means) +
-         (hk * integer(s->args, PISA_SEQUENCE_node_rows) + row) * D;
+  row += hk * integer(s->args, PISA_SEQUENCE_node_rows);
+  return (uint16_t *)pointer(s->args, means) + pisa_mean_place(row, d, D);
 }
 
 static void make_node(const struct model_sequence *s, int k, int means, int64_t hk, int level,
@@ -37,7 +37,7 @@ static void make_node(const struct model_sequence *s, int k, int means, int64_t 
       sum[d] += row[d];
   }
   for (int d = 0; d < D; d++)
-    mean_of(s, means, hk, level, node)[d] = narrow(sum[d] / n);
+    *mean_of(s, means, hk, level, node, d) = narrow(sum[d] / n);
 }
 
 /* Nodes that tokens from |from| on lie in. */
@@ -104,11 +104,12 @@ static bool is_forced(const struct search *x, int level, int64_t node) {
 }
 
 static float logit(const struct search *x, int h, int level, int64_t node) {
-  const uint16_t *in = level ? mean_of(&x->s, x->means, x->hk, level, node)
-                             : model_row(&x->s, x->k, true, x->hk, node);
+  const uint16_t *key = level ? NULL : model_row(&x->s, x->k, true, x->hk, node);
   float sum = 0;
-  for (int d = 0; d < D; d++)
-    sum += x->rows[h][d] * widen(in[d]);
+  for (int d = 0; d < D; d++) {
+    const uint16_t *in = level ? mean_of(&x->s, x->means, x->hk, level, node, d) : key + d;
+    sum += x->rows[h][d] * widen(*in);
+  }
   return x->scale * sum;
 }
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from check_pyramid import NAN_ROW, OPEN_LEVELS, SPAN, build
 from machine import F32, Global
-from selection import Case, Sequences, plan_of_arguments
+from selection import Case, Sequences, ordered_means, plan_of_arguments, stored_means
 
 PLAN = plan_of_arguments()
 C, D = PLAN.C, PLAN.D
@@ -22,10 +22,10 @@ def at_lengths(case, lengths):
 
 def append(case, kernel, means, opens, n_new, completed):
     s, memory = case.s, Global(64 << 20)
-    means_at, open_at = memory.array(means), memory.array(opens)
+    means_at, open_at = memory.array(stored_means(means)), memory.array(opens)
     kernel.launch(s.batch * s.kv_heads, kernel.shared, memory, [
         *case.sequence_arguments(memory), *case.array_arguments(memory, case.k), means_at, open_at, n_new, completed])
-    return memory.read(means_at, means.shape, np.uint16), memory.read(open_at, opens.shape, F32)
+    return ordered_means(memory.read(means_at, means.shape, np.uint16)), memory.read(open_at, opens.shape, F32)
 
 
 def full_rows(case):

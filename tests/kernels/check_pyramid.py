@@ -3,7 +3,7 @@ against their definitions."""
 import numpy as np
 
 from machine import F32, Global
-from selection import Case, Sequences, ceil_div, close, plan_of_arguments
+from selection import Case, Sequences, ceil_div, close, ordered_means, plan_of_arguments
 
 PLAN = plan_of_arguments()
 C, D, SPAN = PLAN.C, PLAN.D, PLAN.C * PLAN.span
@@ -23,7 +23,7 @@ def build(case, kernels, opens=True, images=True, zeros=0):
     kernels[0].launch(s.NS * s.kv_heads, kernels[0].shared, memory, [
         *first, *case.array_arguments(memory, case.k), means, sums, open_at, image_at, s.NS, s.NL, zeros_at, zeros])
     kernels[1].launch(s.batch * s.kv_heads, kernels[1].shared, memory, [*first, means, sums, open_at, s.NS])
-    return (memory.read(means, (s.kv_heads, s.P, D), np.uint16),
+    return (ordered_means(memory.read(means, (s.kv_heads, s.P, D), np.uint16)),
             memory.read(open_at, (s.batch, s.kv_heads, OPEN_LEVELS, D), F32) if opens else None,
             memory.read(image_at, (s.kv_heads, s.NL, C, D), np.uint16) if images else None,
             memory.read(zeros_at, zeros, np.int32) if zeros else None)
@@ -88,7 +88,7 @@ def check_top(kernel, spans, keys):
     means, open_at = memory.empty((2, s.P, D), np.uint16), memory.empty((2, 2, OPEN_LEVELS, D), F32)
     starts = [s.batch, 2, s.n_q, s.n_k, s.T, s.P, 0, 0, memory.array(np.array(s.lengths, np.int32)), 0, 0]
     kernel.launch(4, kernel.shared, memory, [*starts, means, memory.array(sums), open_at, s.NS])
-    got, opened = memory.read(means, (2, s.P, D), np.uint16), memory.read(open_at, (2, 2, OPEN_LEVELS, D), F32)
+    got, opened = ordered_means(memory.read(means, (2, s.P, D), np.uint16)), memory.read(open_at, (2, 2, OPEN_LEVELS, D), F32)
     want = np.full((2 * s.P, D), np.nan)
     for h in range(2):
         below, level = sums[h, :n].astype(np.float64), levels

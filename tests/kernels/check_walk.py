@@ -8,7 +8,7 @@ import sys
 import numpy as np
 
 from machine import F32, S32, Global
-from selection import Case, Selector, Sequences, ceil_div, close, plan_of_arguments
+from selection import Case, Selector, Sequences, ceil_div, close, plan_of_arguments, stored_means
 
 PLAN = plan_of_arguments()
 SCALE = F32(0.125)
@@ -72,7 +72,7 @@ class Launch:
         self.forced = m.empty((s.R, G), F32) if PLAN.mass else 0
         self.ids = m.empty((s.R, K), S32)
         self.worth = m.empty((s.R, K), F32) if call.worth else 0
-        means = m.array(call.case.means())
+        means = m.array(stored_means(call.case.means()))
         kernel.launch(call.ctas, kernel.shared, m,
                       [*call.case.sequence_arguments(m), *call.case.array_arguments(m, call.case.q),
                        *call.case.array_arguments(m, call.case.k), means, self.kept, self.positions, self.counts,

@@ -5,7 +5,7 @@ import sys
 import numpy as np
 
 from machine import F32, S32, Global
-from selection import Case, Selector, Sequences, plan_of_arguments
+from selection import Case, Selector, Sequences, plan_of_arguments, stored_means
 
 PLAN = plan_of_arguments()
 SCALE = F32(0.125)
@@ -48,7 +48,7 @@ class Call:
         self.out = m.empty((s.R, PLAN.K), F32) if self.worth else 0
         kernel.launch(ctas, kernel.shared, m,
                       [*case.sequence_arguments(m), *case.array_arguments(m, case.q), *case.array_arguments(m, case.k),
-                       m.array(case.means()), self.ids, self.out, float(SCALE)])
+                       m.array(stored_means(case.means())), self.ids, self.out, float(SCALE)])
 
     def selectors(self, start):
         """query, key head, Watched"""

@@ -67,6 +67,21 @@ def ceil_div(n, size):
     return -(-n // size)
 
 
+PIECE = 32  # of a row of means: two rows' pieces take turns
+
+
+def stored_means(means):
+    """Rows [..., P, D] -> as they are stored."""
+    *heads, P, D = means.shape
+    return means.reshape(*heads, P // 2, 2, D // PIECE, PIECE).swapaxes(-3, -2).reshape(means.shape)
+
+
+def ordered_means(bits):
+    """Rows as they are stored -> in order."""
+    *heads, P, D = bits.shape
+    return bits.reshape(*heads, P // 2, D // PIECE, 2, PIECE).swapaxes(-3, -2).reshape(bits.shape)
+
+
 # ---- sequences
 
 
