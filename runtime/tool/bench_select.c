@@ -1,12 +1,15 @@
 /* bench_select.c: a pack that selects blocks and a length in; milliseconds of the whole call, of
-   its selection and of each kernel out. Inputs are normal: no kernel is faster where they are not.
+   its selection and of each kernel out, and of the three that list the queries of each leaf, which
+   the whole is without. Inputs are normal: no kernel is faster where they are not.
  */
 #include <inttypes.h>
 
 #include "runtime/launch.h"
 #include "runtime/tool/bench.h"
 
-#define SELECTION ((unsigned)PISA_LAUNCH_ALL & ~(unsigned)PISA_LAUNCH_ATTEND_BLOCKS)
+#define CSR (PISA_LAUNCH_CSR_COUNT | PISA_LAUNCH_CSR_SCAN | PISA_LAUNCH_CSR_FILL)
+#define ALL ((unsigned)PISA_LAUNCH_ALL & ~(unsigned)CSR)
+#define SELECTION (ALL & ~(unsigned)PISA_LAUNCH_ATTEND_BLOCKS)
 
 enum item {
   WHOLE,
@@ -20,6 +23,9 @@ enum item {
   PICK,
   FLAT,
   ATTEND,
+  COUNT,
+  SCAN,
+  FILL,
   N_ITEMS
 };
 /* The walk of a clustered pack counts from zeros that |pyramid| writes: it is timed behind it, and
@@ -30,7 +36,7 @@ static const struct {
   unsigned kernels;
   bool behind_pyramid;
 } items[N_ITEMS] = {
-    [WHOLE] = {"ms", PISA_N_KERNELS, PISA_LAUNCH_ALL, false},
+    [WHOLE] = {"ms", PISA_N_KERNELS, ALL, false},
     [SELECT] = {"select_ms", PISA_N_KERNELS, SELECTION, false},
     [PYRAMID] = {"pyramid_ms", PISA_KERNEL_PYRAMID, PISA_LAUNCH_PYRAMID, false},
     [TOP] = {"pyramid_top_ms", PISA_KERNEL_PYRAMID_TOP, PISA_LAUNCH_PYRAMID_TOP, false},
@@ -40,7 +46,10 @@ static const struct {
     [LEAF] = {"leaf_score_ms", PISA_KERNEL_LEAF_SCORE, PISA_LAUNCH_LEAF_SCORE, false},
     [PICK] = {"pick_ms", PISA_KERNEL_PICK, PISA_LAUNCH_PICK, false},
     [FLAT] = {"flat_ms", PISA_KERNEL_FLAT, PISA_LAUNCH_FLAT, false},
-    [ATTEND] = {"attend_ms", PISA_KERNEL_ATTEND_BLOCKS, PISA_LAUNCH_ATTEND_BLOCKS, false}};
+    [ATTEND] = {"attend_ms", PISA_KERNEL_ATTEND_BLOCKS, PISA_LAUNCH_ATTEND_BLOCKS, false},
+    [COUNT] = {"csr_count_ms", PISA_KERNEL_CSR_COUNT, PISA_LAUNCH_CSR_COUNT, false},
+    [SCAN] = {"csr_scan_ms", PISA_KERNEL_CSR_SCAN, PISA_LAUNCH_CSR_SCAN, false},
+    [FILL] = {"csr_fill_ms", PISA_KERNEL_CSR_FILL, PISA_LAUNCH_CSR_FILL, false}};
 
 struct times {
   bool has[N_ITEMS];
@@ -51,6 +60,8 @@ static bool has_item(const struct bench *b, const struct select_call *call, enum
   bool flat = call->shape.is_flat;
   if (item <= SELECT)
     return true;
+  if (item >= COUNT && !call->request.csr_offsets)
+    return false;
   if (item == FLAT ? !flat : flat && item >= WALK && item <= PICK)
     return false;
   return b->module->kernels[items[item].id].function != NULL;
@@ -110,7 +121,7 @@ static pisa_status measure(const struct bench *b, const struct select_call *call
   for (int item = 0; !status && item < N_ITEMS; item++)
     times->burst[item] = times->has[item] ? bench_median(rounds[item], n) : 0;
   for (int64_t round = 0; !status && round < n; round++)
-    status = time_calls(b, call, PISA_LAUNCH_ALL, (int)(BENCH_LOAD_MS / times->burst[WHOLE]) + 1,
+    status = time_calls(b, call, ALL, (int)(BENCH_LOAD_MS / times->burst[WHOLE]) + 1,
                         &rounds[WHOLE][round], error);
   times->sustained = status ? 0 : bench_median(rounds[WHOLE], n);
   return status;
@@ -136,9 +147,9 @@ static void print_json(const struct bench *b, const struct select_call *call,
 }
 
 void bench_select_head(const struct bench *b) {
-  static const char *const names[N_ITEMS] = {"whole", "select",  "pyramid", "top",
-                                             "walk",  "cluster", "scatter", "leaf",
-                                             "pick",  "flat",    "attend"};
+  static const char *const names[N_ITEMS] = {"whole",   "select",  "pyramid", "top",  "walk",
+                                             "cluster", "scatter", "leaf",    "pick", "flat",
+                                             "attend",  "count",   "scan",    "fill"};
   fprintf(b->table, "%s (%s) on %s, prefill, ms\n%8s %5s %5s %9s", b->pack->manifest.name,
           b->module->from_cubin ? "cubin" : "ptx", b->device.name, "tokens", "heads", "kept",
           "sustained");
@@ -180,10 +191,15 @@ pisa_status bench_select(const struct bench *b, int64_t tokens, pisa_error *erro
                              .module = b->module,
                              .test = &test,
                              .seed = o->seed};
+  struct select_buffer offsets = {0}, queries = {0};
   struct times times;
   pisa_status status = select_call_open(&call, error);
   if (!status)
     status = select_call_bind(&call, SELECT_BARE, error);
+  if (!status && !call.shape.dense)
+    status = select_csr_open(&call, &offsets, &queries, error);
+  if (!status && !call.shape.dense)
+    status = select_csr_bind(&call, &offsets, &queries, error);
   if (!status)
     status = measure(b, &call, &times, error);
   if (!status) {
@@ -191,6 +207,8 @@ pisa_status bench_select(const struct bench *b, int64_t tokens, pisa_error *erro
     if (o->json)
       print_json(b, &call, &times);
   }
+  select_buffer_close(&b->device, &offsets);
+  select_buffer_close(&b->device, &queries);
   select_call_close(&call);
   return status;
 }

@@ -200,6 +200,11 @@ bool select_all_poison(const void *bytes, size_t n);
 /* Everything in |outputs| against the oracle. False when memory ran out. */
 bool select_compare(const struct select_call *call, const struct select_outputs *outputs,
                     struct verify_result *result);
+/* Memory for the queries of each leaf; |call| asks for them, until it is bound anew. */
+pisa_status select_csr_open(const struct select_call *call, struct select_buffer *offsets,
+                            struct select_buffer *queries, pisa_error *error);
+pisa_status select_csr_bind(struct select_call *call, const struct select_buffer *offsets,
+                            const struct select_buffer *queries, pisa_error *error);
 /* Two launches more, which ask for the queries of each leaf; |lists| are those of the call, sound.
  */
 pisa_status select_compare_csr(const struct select_call *call, const int32_t *lists,

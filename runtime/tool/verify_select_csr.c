@@ -16,6 +16,10 @@ struct found {      /* what came back; or what the lists say */
   int32_t *queries; /* [Hk, T, kept], poison behind the last */
 };
 
+static int64_t leaves_of(const struct select_call *c) {
+  return c->shape.keys / c->module->method.key + c->request.batch;
+}
+
 static void found_free(struct found *found) {
   free(found->offsets);
   free(found->queries);
@@ -67,15 +71,20 @@ static bool turn(const struct turned *t, const int32_t *lists, struct found *out
 
 /* ---- the call ---- */
 
-/* Pointers, a plan and a workspace of its size. */
-static pisa_status bind(struct turned *t, enum select_mode mode, pisa_error *error) {
-  struct select_call *c = &t->call;
-  pisa_status status = select_call_bind(c, mode, error);
-  c->request.csr_offsets = select_buffer_inside(&t->offsets);
-  c->request.csr_queries = select_buffer_inside(&t->queries);
-  if (!status)
-    status = pisa_module_plan(c->module, &c->request, &c->shape, &c->layout, error);
-  return status ? status : select_buffer_open(c->device, c->layout.bytes, &c->workspace, error);
+pisa_status select_csr_open(const struct select_call *c, struct select_buffer *offsets,
+                            struct select_buffer *queries, pisa_error *error) {
+  const int64_t heads = c->request.kv_heads, entries = c->shape.queries * c->shape.kept;
+  pisa_status status =
+      select_buffer_open(c->device, (size_t)(heads * (leaves_of(c) + 1)) * 4, offsets, error);
+  return status ? status
+                : select_buffer_open(c->device, (size_t)(heads * entries) * 4, queries, error);
+}
+
+pisa_status select_csr_bind(struct select_call *c, const struct select_buffer *offsets,
+                            const struct select_buffer *queries, pisa_error *error) {
+  c->request.csr_offsets = select_buffer_inside(offsets);
+  c->request.csr_queries = select_buffer_inside(queries);
+  return pisa_module_plan(c->module, &c->request, &c->shape, &c->layout, error);
 }
 
 static pisa_status launch(struct turned *t, pisa_error *error) {
@@ -93,7 +102,7 @@ static pisa_status launch(struct turned *t, pisa_error *error) {
 static pisa_status fetch(const struct turned *t, struct found *out, struct verify_result *result,
                          pisa_error *error) {
   const struct pisa_device *device = t->call.device;
-  void *offsets = NULL, *queries = NULL;
+  void *offsets = NULL, *queries = NULL, *none = NULL;
   pisa_status status = select_buffer_fetch(device, &t->offsets, "csr_offsets", 0, t->offsets.bytes,
                                            &offsets, result, error);
   if (!status)
@@ -101,20 +110,21 @@ static pisa_status fetch(const struct turned *t, struct found *out, struct verif
                                  result, error);
   out->offsets = offsets;
   out->queries = queries;
+  if (!status) /* nothing but its guards */
+    status =
+        select_buffer_fetch(device, &t->call.workspace, "workspace", 0, 0, &none, result, error);
+  free(none);
   return status;
 }
 
 static pisa_status run(struct turned *t, enum select_mode mode, struct found *out,
                        struct verify_result *result, pisa_error *error) {
-  struct select_buffer guarded = t->call.workspace; /* the caller's, too small */
-  pisa_status status = bind(t, mode, error);
+  pisa_status status = select_call_bind(&t->call, mode, error);
+  if (!status)
+    status = select_csr_bind(&t->call, &t->offsets, &t->queries, error);
   if (!status)
     status = launch(t, error);
-  if (!status)
-    status = fetch(t, out, result, error);
-  select_buffer_close(t->call.device, &t->call.workspace);
-  t->call.workspace = guarded;
-  return status;
+  return status ? status : fetch(t, out, result, error);
 }
 
 /* ---- comparison ---- */
@@ -156,15 +166,10 @@ static pisa_status run_and_compare(struct turned *t, const struct found *want,
 
 pisa_status select_compare_csr(const struct select_call *call, const int32_t *lists,
                                struct verify_result *result, pisa_error *error) {
-  const int64_t heads = call->request.kv_heads, keys = call->shape.keys;
-  struct turned t = {.call = *call,
-                     .leaves = keys / call->module->method.key + call->request.batch,
-                     .entries = call->shape.queries * call->shape.kept};
+  struct turned t = {
+      .call = *call, .leaves = leaves_of(call), .entries = call->shape.queries * call->shape.kept};
   struct found want = {0};
-  pisa_status status =
-      select_buffer_open(call->device, (size_t)(heads * (t.leaves + 1)) * 4, &t.offsets, error);
-  if (!status)
-    status = select_buffer_open(call->device, (size_t)(heads * t.entries) * 4, &t.queries, error);
+  pisa_status status = select_csr_open(call, &t.offsets, &t.queries, error);
   if (!status && !turn(&t, lists, &want))
     status = pisa_fail(error, PISA_OUT_OF_MEMORY, "not enough host memory to turn lists around");
   if (!status)

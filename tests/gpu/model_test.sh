@@ -64,7 +64,7 @@ bench)
   grep -q '"residual_ms": [0-9.]*, "route_ms".*"residual_over_floor"' "$work/out" || fail "no residual"
   file=$(pack walk) # both phases of block selection
   expect 0 env PISA_LIBCUDA="$model" "$pisa" bench "$file" --tokens 65 --heads 2 --json
-  grep -q '"phase": "prefill".*"ms": [0-9.]*, "select_ms": [0-9.]*, "pyramid_ms".*"walk_ms".*"pick_ms".*"attend_ms"' "$work/out" ||
+  grep -q '"phase": "prefill".*"ms": [0-9.]*, "select_ms": [0-9.]*, "pyramid_ms".*"walk_ms".*"pick_ms".*"attend_ms".*"csr_fill_ms"' "$work/out" ||
     fail "no times of the kernels that select"
   grep -q '"phase": "decode".*"ms": [0-9.]*, "cold_ms": [-0-9.]*, "append_ms"' "$work/out" || fail "no decode step"
   expect 0 env PISA_LIBCUDA="$model" "$pisa" bench "$file" --tokens 65 --heads 2 --json --decode --batch 3
