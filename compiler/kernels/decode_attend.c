@@ -44,26 +44,34 @@ static int warp_bytes(const struct plan_pyramid *plan) {
 
 /* ---- each warp ---- */
 
-/* This warp's rows to shared memory: o, the largest exponent, the sum. */
+/* A warp's part of shared memory: pieces of 8 columns as its lanes have them, four at a time of all
+   lanes, so that no two meet in a bank; behind them each row's largest exponent and sum. */
+static val piece_at(struct ir *k, const struct decode *a, val part, val number) {
+  val lane = mul_const(k, a->lanes.lane, 4 * WORD);
+  return at(k, part, add(k, mul_const(k, number, WARP * PIECE * WORD), lane));
+}
+static val ends_at(struct ir *k, const struct decode *a, val part, val row) {
+  const int pieces = blocks_rows(a->plan) * 8 * a->plan->head_dim * WORD;
+  return at_const(k, at(k, part, mul_const(k, row, 4 * WORD)), pieces);
+}
+
 static void put_rows(struct ir *k, const struct decode *a, const struct blocks *x) {
+  const int pieces = mma_sums_pieces(a->plan->head_dim);
   val mine = at(k, k->smem, mul_const(k, a->lanes.warp, warp_bytes(a->plan)));
-  for (int r = 0; r < blocks_rows(a->plan); r++) {
-    val number = add_const(k, mma_lane_row(k, &a->lanes), 8 * r);
-    val row = at(k, mine, mul_const(k, number, row_bytes(a->plan)));
-    for (int piece = 0; piece < mma_sums_pieces(a->plan->head_dim); piece++) {
-      val o[PIECE], column = mma_sums_column(k, &x->o, piece, &a->lanes);
-      mma_sums_piece(k, &x->o, r, piece, o);
-      val place = at(k, row, mul_const(k, column, WORD));
-      for (int i = 0; i < PIECE; i += 4) {
-        const val four[] = {bits_of(k, o[i]), bits_of(k, o[i + 1]), bits_of(k, o[i + 2]),
-                            bits_of(k, o[i + 3])};
-        store(k, pack4(k, four), at_const(k, place, i * WORD), 4 * WORD);
-      }
+  for (int n = 0; n < blocks_rows(a->plan) * pieces; n++) {
+    val o[PIECE], place = piece_at(k, a, mine, i32(k, n));
+    mma_sums_piece(k, &x->o, n / pieces, n % pieces, o);
+    for (int i = 0; i < PIECE; i += 4) {
+      const val four[] = {bits_of(k, o[i]), bits_of(k, o[i + 1]), bits_of(k, o[i + 2]),
+                          bits_of(k, o[i + 3])};
+      store(k, pack4(k, four), at_const(k, place, i * WARP * WORD), 4 * WORD);
     }
-    val ends = at_const(k, row, a->plan->head_dim * WORD);
-    val top = negate(k, get(k, x->offset[r]));
+  }
+  for (int r = 0; r < blocks_rows(a->plan); r++) {
+    val row = add_const(k, mma_lane_row(k, &a->lanes), 8 * r),
+        top = negate(k, get(k, x->offset[r]));
     IF (k, is_eq(k, frag_lane_column(k, &a->lanes), i32(k, 0))) {
-      store(k, pack2(k, top, get(k, x->sum[r])), ends, 2 * WORD);
+      store(k, pack2(k, top, get(k, x->sum[r])), ends_at(k, a, mine, row), 2 * WORD);
     }
   }
 }
@@ -95,63 +103,91 @@ static void read_part(struct ir *k, const struct decode *a, val place, val first
 
 /* ---- all warps ---- */
 
-/* Eight columns of head |head|, of all warps that have it. */
-static void merge_piece(struct ir *k, const struct decode *a, val head, val piece, val x[PIECE],
+struct piece {       /* eight columns of a head, as a lane of the warps of |share| has them */
+  val share, number; /* number: 8 rows of a piece are one */
+  val row, head;     /* of the share, of the group */
+  val column;
+};
+
+/* The piece of this lane that the warps' |index|-th is. */
+static struct piece piece_of(struct ir *k, const struct decode *a, val index) {
+  const int pieces = mma_sums_pieces(a->plan->head_dim), all = blocks_rows(a->plan) * pieces;
+  const struct mma_sums o = {.head_dim = a->plan->head_dim};
+  struct piece p = {.share = udiv(k, index, i32(k, all)), .column = i32(k, 0)};
+  p.number = sub(k, index, mul_const(k, p.share, all));
+  val r = udiv(k, p.number, i32(k, pieces)), piece = sub(k, p.number, mul_const(k, r, pieces));
+  p.row = add(k, mma_lane_row(k, &a->lanes), mul_const(k, r, 8));
+  p.head = add(k, mul_const(k, p.share, BLOCKS_HEADS), p.row);
+  for (int i = 0; i < pieces; i++) {
+    val column = mma_sums_column(k, &o, i, &a->lanes);
+    p.column = choose(k, is_eq(k, piece, i32(k, i)), column, p.column);
+  }
+  return p;
+}
+
+/* It, of all warps that have it. */
+static void merge_piece(struct ir *k, const struct decode *a, const struct piece *p, val x[PIECE],
                         val *top, val *sum) {
-  val share = udiv(k, head, i32(k, BLOCKS_HEADS));
-  val number = sub(k, head, mul_const(k, share, BLOCKS_HEADS));
-  val first =
-      add(k, mul_const(k, share, warp_bytes(a->plan)), mul_const(k, number, row_bytes(a->plan)));
-  val row[MAX_WARPS], tops[MAX_WARPS];
+  val first = at(k, k->smem, mul_const(k, p->share, warp_bytes(a->plan)));
+  val part[MAX_WARPS], tops[MAX_WARPS], sums[MAX_WARPS];
   for (int w = 0; w < a->places; w++) {
-    row[w] = at_const(k, at(k, k->smem, first), w * a->shares * warp_bytes(a->plan));
-    tops[w] = load(k, k->f32, at_const(k, row[w], a->plan->head_dim * WORD), WORD);
+    part[w] = at_const(k, first, w * a->shares * warp_bytes(a->plan));
+    val ends = load(k, k->f32x2, ends_at(k, a, part[w], p->row), 2 * WORD);
+    tops[w] = element(k, ends, 0, k->f32);
+    sums[w] = element(k, ends, 1, k->f32);
     *top = w == 0 ? tops[w] : maximum(k, *top, tops[w]);
   }
   for (int w = 0; w < a->places; w++) {
-    val factor = exp2_approx(k, sub(k, tops[w], *top));
-    val part = load(k, k->f32, at_const(k, row[w], (a->plan->head_dim + 1) * WORD), WORD);
-    *sum = w == 0 ? mul(k, part, factor) : fused(k, part, factor, *sum);
-    val place = at(k, row[w], mul_const(k, piece, PIECE * WORD));
+    val factor = exp2_approx(k, sub(k, tops[w], *top)), four = {0};
+    *sum = w == 0 ? mul(k, sums[w], factor) : fused(k, sums[w], factor, *sum);
+    val place = piece_at(k, a, part[w], p->number);
     for (int i = 0; i < PIECE; i++) {
       if (i % 4 == 0)
-        part = load(k, k->i32x4, at_const(k, place, i * WORD), 4 * WORD);
-      val o = float_of(k, element(k, part, i % 4, k->i32));
+        four = load(k, k->i32x4, at_const(k, place, i * WARP * WORD), 4 * WORD);
+      val o = float_of(k, element(k, four, i % 4, k->i32));
       x[i] = w == 0 ? mul(k, o, factor) : fused(k, o, factor, x[i]);
     }
   }
 }
 
 /* Its part of o, the largest exponent and the sum, for decode_merge. */
-static void put_partial(struct ir *k, const struct decode *a, val head, val piece,
+static void put_partial(struct ir *k, const struct decode *a, const struct piece *p,
                         const val x[PIECE], val top, val sum) {
   val row = sequence_row(k, a->query.query, a->query.kv_head);
   val part = add(k, mul(k, widen(k, row), widen(k, ARG(splits))), widen(k, a->split));
-  val index = add(k, mul_const(k, part, a->plan->group), widen(k, head));
+  val index = add(k, mul_const(k, part, a->plan->group), widen(k, p->head));
   val start = at(k, ARG(partial), mul_const(k, index, partial_row_bytes(a->plan)));
-  val place = at(k, start, mul_const(k, piece, PIECE * WORD));
+  val place = at(k, start, mul_const(k, p->column, WORD));
   for (int i = 0; i < PIECE; i += 2)
     store(k, pack2(k, x[i], x[i + 1]), at_const(k, place, i * WORD), 2 * WORD);
-  IF (k, is_eq(k, piece, i32(k, 0))) {
+  IF (k, is_eq(k, p->column, i32(k, 0))) {
     val ends = at_const(k, start, a->plan->head_dim * WORD);
     store(k, pack2(k, top, sum), ends, 2 * WORD);
   }
 }
 
+static void put_piece(struct ir *k, const struct decode *a, const struct outputs *out,
+                      const struct piece *p) {
+  val x[PIECE], top = {0}, sum = {0};
+  merge_piece(k, a, p, x, &top, &sum);
+  IF (k, is_eq(k, ARG(splits), i32(k, 1))) {
+    outputs_store(k, out, p->head, p->column, x, sum);
+    outputs_store_lse(k, out, is_eq(k, p->column, i32(k, 0)), p->head, top, sum);
+  }
+  ELSE (k) {
+    put_partial(k, a, p, x, top, sum);
+  }
+}
+
 static void merge(struct ir *k, const struct decode *a) {
-  const int pieces = a->plan->head_dim / PIECE, threads = a->plan->decode_attend.threads;
+  const int pieces = blocks_rows(a->plan) * mma_sums_pieces(a->plan->head_dim);
   struct outputs out = outputs_of(k, &a->query, ARG(o), ARG(o_batch), ARG(o_head), ARG(o_token),
                                   ARG(lse), a->plan->group);
-  FOR_STEP(k, item, thread_index(k), i32(k, a->plan->group * pieces), i32(k, threads)) {
-    val head = udiv(k, item, i32(k, pieces)), piece = sub(k, item, mul_const(k, head, pieces));
-    val x[PIECE], top = {0}, sum = {0};
-    merge_piece(k, a, head, piece, x, &top, &sum);
-    IF (k, is_eq(k, ARG(splits), i32(k, 1))) {
-      outputs_store(k, &out, head, mul_const(k, piece, PIECE), x, sum);
-      outputs_store_lse(k, &out, is_eq(k, piece, i32(k, 0)), head, top, sum);
-    }
-    ELSE (k) {
-      put_partial(k, a, head, piece, x, top, sum);
+  FOR_STEP(k, index, a->lanes.warp, i32(k, a->shares * pieces),
+           i32(k, a->plan->decode_attend.threads / WARP)) {
+    const struct piece p = piece_of(k, a, index);
+    IF (k, is_lt(k, p.head, i32(k, a->plan->group))) {
+      put_piece(k, a, &out, &p);
     }
   }
 }
