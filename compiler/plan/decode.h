@@ -58,9 +58,10 @@ static inline int decode_parts(const struct plan_pyramid *p, int depths, int til
 }
 
 static inline int decode_depths(const struct plan_pyramid *p) {
-  const int warps = decode_warps(p);
+  const int warps = decode_warps(p), chosen = p->decode_depths;
+  const int most = chosen > 0 && chosen < DECODE_MAX_DEPTHS ? chosen : DECODE_MAX_DEPTHS;
   int depths = 1;
-  while (decode_has_few(p) && depths < DECODE_MAX_DEPTHS &&
+  while (decode_has_few(p) && depths < most &&
          decode_parts(p, depths + 1, DECODE_MAX_TILES) <= warps)
     depths++;
   return depths;

@@ -133,6 +133,7 @@ struct plan_pyramid {
   bool flat;              /* all visible leaves are candidates */
   int start_nodes;        /* first level of a walk: the lowest with at most so many seen; 0: root */
   int decode_start_nodes; /* the same of the kernel decode */
+  int decode_depths;      /* levels that it scores at once, at most; 0: as many as warps can */
   enum spec_score score;
   enum spec_reduce reduce;
   bool previous, current; /* forced leaves, beside |always| */

@@ -9,7 +9,7 @@ from machine import F32, S32, bf16_to_f32, f32_to_bf16
 from ptx import Kernel
 
 DEFAULTS = dict(type="bf16", d=64, heads=16, causal=1, leaf=64, children=2, keep=8, flat=0, start=0, decode_start=-1,
-                score="lse", reduce="sum", previous=1, current=1, page=0, clustered=1, window=0)
+                score="lse", reduce="sum", previous=1, current=1, page=0, clustered=1, window=0, depths=0)
 FIRST, LAST, RANGE = "first", "last", "range"
 
 
