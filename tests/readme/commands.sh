@@ -17,6 +17,6 @@ for name in q k v; do
   } >$name.npy
 done
 
-"$here/fence.sh" sh "$readme" 2 | grep -Ev 'pisa +(verify|bench)' >commands
+"$here/fence.sh" sh "$readme" 2 | grep -Ev 'pisa +(verify|bench|tune)' >commands
 sh -eux commands
 [ "$(wc -c <o.npy)" -eq "$(wc -c <q.npy)" ]

@@ -2,6 +2,7 @@
    calls. Out: a record of them. It refuses what the driver's manual says the driver refuses, and
    fails on demand. */
 #include "tests/runtime/fake_cuda.h"
+#include "tests/runtime/fake_kinds.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -9,7 +10,6 @@
 #include <string.h>
 
 enum { MAX_NAMES = 64, MAX_SETTINGS = 64 };
-enum kind { KIND_MAP, KIND_PTR, KIND_I32, KIND_I64, KIND_F32 };
 
 struct CUfunc_st {
   char entry[64];
@@ -342,68 +342,8 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap *out, int type, uint32_t rank, void 
   return CUDA_SUCCESS;
 }
 
-#define X(kind, name, meaning) KIND_##kind,
-static const enum kind statistics_kinds[] = {PISA_STATISTICS_ARGS(X)};
-static const enum kind residual_kinds[] = {PISA_RESIDUAL_ARGS(X)};
-static const enum kind route_kinds[] = {PISA_ROUTE_ARGS(X)};
-static const enum kind attend_kinds[] = {PISA_ATTEND_ARGS(X)};
-static const enum kind pyramid_kinds[] = {PISA_PYRAMID_ARGS(X)};
-static const enum kind pyramid_top_kinds[] = {PISA_PYRAMID_TOP_ARGS(X)};
-static const enum kind walk_kinds[] = {PISA_WALK_ARGS(X)};
-static const enum kind cluster_kinds[] = {PISA_CLUSTER_ARGS(X)};
-static const enum kind scatter_kinds[] = {PISA_SCATTER_ARGS(X)};
-static const enum kind leaf_score_kinds[] = {PISA_LEAF_SCORE_ARGS(X)};
-static const enum kind pick_kinds[] = {PISA_PICK_ARGS(X)};
-static const enum kind flat_kinds[] = {PISA_FLAT_ARGS(X)};
-static const enum kind csr_count_kinds[] = {PISA_CSR_COUNT_ARGS(X)};
-static const enum kind csr_scan_kinds[] = {PISA_CSR_SCAN_ARGS(X)};
-static const enum kind csr_fill_kinds[] = {PISA_CSR_FILL_ARGS(X)};
-static const enum kind attend_blocks_kinds[] = {PISA_ATTEND_BLOCKS_ARGS(X)};
-static const enum kind append_kinds[] = {PISA_APPEND_ARGS(X)};
-static const enum kind decode_kinds[] = {PISA_DECODE_ARGS(X)};
-static const enum kind decode_attend_kinds[] = {PISA_DECODE_ATTEND_ARGS(X)};
-static const enum kind decode_merge_kinds[] = {PISA_DECODE_MERGE_ARGS(X)};
-#undef X
-#define KERNEL(NAME, name)                                                                         \
-  { "pisa_" #name, PISA_##NAME##_N_ARGS, name##_kinds }
-static const struct {
-  const char *entry;
-  int n;
-  const enum kind *kinds;
-} kernels[] = {
-    KERNEL(STATISTICS, statistics),
-    KERNEL(RESIDUAL, residual),
-    KERNEL(ROUTE, route),
-    KERNEL(PYRAMID, pyramid),
-    KERNEL(PYRAMID_TOP, pyramid_top),
-    KERNEL(WALK, walk),
-    KERNEL(CLUSTER, cluster),
-    KERNEL(SCATTER, scatter),
-    KERNEL(LEAF_SCORE, leaf_score),
-    KERNEL(PICK, pick),
-    KERNEL(FLAT, flat),
-    KERNEL(CSR_COUNT, csr_count),
-    KERNEL(CSR_SCAN, csr_scan),
-    KERNEL(CSR_FILL, csr_fill),
-    KERNEL(ATTEND_BLOCKS, attend_blocks),
-    KERNEL(APPEND, append),
-    KERNEL(DECODE, decode),
-    KERNEL(DECODE_ATTEND, decode_attend),
-    KERNEL(DECODE_MERGE, decode_merge),
-};
-
-/* The others have the parameters of attend. */
-static const enum kind *kinds_of(const char *entry, int *n) {
-  for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
-    if (!strcmp(entry, kernels[i].entry)) {
-      *n = kernels[i].n;
-      return kernels[i].kinds;
-    }
-  *n = PISA_ATTEND_N_ARGS;
-  return attend_kinds;
-}
-
-static void record_parameter(struct fake_launch *launch, int i, enum kind kind, const void *value) {
+static void record_parameter(struct fake_launch *launch, int i, enum fake_kind kind,
+                             const void *value) {
   int32_t whole;
   float real;
   switch (kind) {
@@ -444,7 +384,7 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, voi
   for (uint32_t i = 0; i < config->n_attributes; i++)
     if (config->attributes[i].id == CU_LAUNCH_PROGRAMMATIC_STREAM_SERIALIZATION)
       launch->overlaps = config->attributes[i].value.programmatic_serialization_allowed;
-  const enum kind *kinds = kinds_of(function->entry, &launch->n_params);
+  const enum fake_kind *kinds = fake_kinds_of(function->entry, &launch->n_params);
   for (int i = 0; i < launch->n_params; i++)
     record_parameter(launch, i, kinds[i], parameters[i]);
   return CUDA_SUCCESS;
