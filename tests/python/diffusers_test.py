@@ -1,8 +1,8 @@
-"""diffusers models of tiny random configurations: with a dense pack they give what they give with SDPA, in any token order."""
+"""diffusers models of tiny random configurations: with a dense pack what they give with SDPA, in any token order."""
 
 import unittest
 
-from common import error, main, pisa, sample, skip
+from common import error, main, pisa, skip
 
 try:
     import diffusers
@@ -17,53 +17,97 @@ HEADS, D = 2, 128
 
 def flux():
     model = diffusers.FluxTransformer2DModel(
-        in_channels=4, num_layers=2, num_single_layers=2, attention_head_dim=D, num_attention_heads=HEADS,
-        joint_attention_dim=32, pooled_projection_dim=16, axes_dims_rope=(32, 48, 48),
-    )  # fmt: skip
+        in_channels=4,
+        num_layers=2,
+        num_single_layers=2,
+        attention_head_dim=D,
+        num_attention_heads=HEADS,
+        joint_attention_dim=32,
+        pooled_projection_dim=16,
+        axes_dims_rope=(32, 48, 48),
+    )
     rows, columns = 13, 20
     ids = torch.zeros(rows, columns, 3)
     ids[..., 1] += torch.arange(rows)[:, None]
     ids[..., 2] += torch.arange(columns)
     return model, dict(
-        hidden_states=torch.randn(1, rows * columns, 4), encoder_hidden_states=torch.randn(1, 24, 32),
-        pooled_projections=torch.randn(1, 16), timestep=torch.tensor([0.5]), img_ids=ids.flatten(0, 1), txt_ids=torch.zeros(24, 3),
-    )  # fmt: skip
+        hidden_states=torch.randn(1, rows * columns, 4),
+        encoder_hidden_states=torch.randn(1, 24, 32),
+        pooled_projections=torch.randn(1, 16),
+        timestep=torch.tensor([0.5]),
+        img_ids=ids.flatten(0, 1),
+        txt_ids=torch.zeros(24, 3),
+    )
 
 
 def sd3():
     model = diffusers.SD3Transformer2DModel(
-        sample_size=32, patch_size=2, in_channels=4, num_layers=3, attention_head_dim=D, num_attention_heads=HEADS,
-        joint_attention_dim=32, caption_projection_dim=HEADS * D, pooled_projection_dim=16, out_channels=4,
-        pos_embed_max_size=32, dual_attention_layers=(0,), qk_norm="rms_norm",
-    )  # fmt: skip
+        sample_size=32,
+        patch_size=2,
+        in_channels=4,
+        num_layers=3,
+        attention_head_dim=D,
+        num_attention_heads=HEADS,
+        joint_attention_dim=32,
+        caption_projection_dim=HEADS * D,
+        pooled_projection_dim=16,
+        out_channels=4,
+        pos_embed_max_size=32,
+        dual_attention_layers=(0,),
+        qk_norm="rms_norm",
+    )
     return model, dict(
-        hidden_states=torch.randn(2, 4, 26, 36), encoder_hidden_states=torch.randn(2, 21, 32),
-        pooled_projections=torch.randn(2, 16), timestep=torch.tensor([500.0, 500.0]),
-    )  # fmt: skip
+        hidden_states=torch.randn(2, 4, 26, 36),
+        encoder_hidden_states=torch.randn(2, 21, 32),
+        pooled_projections=torch.randn(2, 16),
+        timestep=torch.tensor([500.0, 500.0]),
+    )
 
 
 def wan():
     model = diffusers.WanTransformer3DModel(
-        patch_size=(1, 2, 2), num_attention_heads=HEADS, attention_head_dim=D, in_channels=4, out_channels=4, text_dim=16,
-        freq_dim=32, ffn_dim=32, num_layers=3,
-    )  # fmt: skip
+        patch_size=(1, 2, 2),
+        num_attention_heads=HEADS,
+        attention_head_dim=D,
+        in_channels=4,
+        out_channels=4,
+        text_dim=16,
+        freq_dim=32,
+        ffn_dim=32,
+        num_layers=3,
+    )
     return model, dict(
-        hidden_states=torch.randn(1, 4, 3, 20, 28), encoder_hidden_states=torch.randn(1, 12, 16), timestep=torch.tensor([500]),
-    )  # fmt: skip
+        hidden_states=torch.randn(1, 4, 3, 20, 28),
+        encoder_hidden_states=torch.randn(1, 12, 16),
+        timestep=torch.tensor([500]),
+    )
 
 
 def hunyuan():
     model = diffusers.HunyuanVideoTransformer3DModel(
-        in_channels=4, out_channels=4, num_attention_heads=HEADS, attention_head_dim=D, num_layers=2, num_single_layers=2,
-        num_refiner_layers=1, patch_size=2, patch_size_t=1, text_embed_dim=16, pooled_projection_dim=8,
-        rope_axes_dim=(32, 48, 48), guidance_embeds=False,
-    )  # fmt: skip
+        in_channels=4,
+        out_channels=4,
+        num_attention_heads=HEADS,
+        attention_head_dim=D,
+        num_layers=2,
+        num_single_layers=2,
+        num_refiner_layers=1,
+        patch_size=2,
+        patch_size_t=1,
+        text_embed_dim=16,
+        pooled_projection_dim=8,
+        rope_axes_dim=(32, 48, 48),
+        guidance_embeds=False,
+    )
     mask = torch.ones(2, 20, dtype=torch.long)
     mask[1, 11:] = 0
     return model, dict(
-        hidden_states=torch.randn(2, 4, 3, 20, 24), encoder_hidden_states=torch.randn(2, 20, 16), encoder_attention_mask=mask,
-        pooled_projections=torch.randn(2, 8), timestep=torch.tensor([500, 500]),
-    )  # fmt: skip
+        hidden_states=torch.randn(2, 4, 3, 20, 24),
+        encoder_hidden_states=torch.randn(2, 20, 16),
+        encoder_attention_mask=mask,
+        pooled_projections=torch.randn(2, 8),
+        timestep=torch.tensor([500, 500]),
+    )
 
 
 class Models(unittest.TestCase):
@@ -110,7 +154,9 @@ class Models(unittest.TestCase):
             self.assertLess(error(model(**inputs).sample.float(), expected), 5e-3)
             attached.remove()
             attached = pisa.diffusers.attach(model, pisa.load("dense"), exact_text=True)
-            with self.assertRaisesRegex(pisa.ArgumentError, "there are 24 text tokens, but dense always reads none exactly"):
+            with self.assertRaisesRegex(
+                pisa.ArgumentError, "there are 24 text tokens, but dense always reads none exactly"
+            ):
                 model(**inputs)
             attached.remove()
 
@@ -125,7 +171,10 @@ class Models(unittest.TestCase):
 
     def test_dense_blocks_and_steps(self):
         model, inputs = wan()
-        model, inputs = model.to(torch.bfloat16), {n: x.bfloat16() if x.is_floating_point() else x for n, x in inputs.items()}
+        model, inputs = (
+            model.to(torch.bfloat16),
+            {n: x.bfloat16() if x.is_floating_point() else x for n, x in inputs.items()},
+        )
         attached = pisa.diffusers.attach(model, pisa.load("dense"), dense_blocks=1, dense_steps=2)
         calls, seen = self.count(attached), []
         with torch.no_grad():

@@ -176,7 +176,10 @@ class Attention(unittest.TestCase):
             ("k_lengths has shape", lambda: pisa.attention(q, k, v, pack, k_lengths=np.ones(2, np.int32))),
             ("k_lengths has type", lambda: pisa.attention(q, k, v, pack, k_lengths=np.ones(1))),
             ("blocks_in has shape", lambda: pisa.attention(q, k, v, pack, blocks_in=np.zeros((4, 1, 1), np.int32))),
-            ("q_starts and k_starts go together", lambda: pisa.attention(q, k, v, pack, q_starts=np.zeros(2, np.int32))),
+            (
+                "q_starts and k_starts go together",
+                lambda: pisa.attention(q, k, v, pack, q_starts=np.zeros(2, np.int32)),
+            ),
             ("pages is set, but", lambda: pisa.attention(q, k, v, pack, pages=np.zeros((1, 4), np.int32))),
             ("does not select blocks", lambda: pisa.select(q, k, pack)),
             ("q is a list, must be an array", lambda: pisa.attention([1], k, v, pack)),

@@ -1,11 +1,11 @@
-"""torch: the same bits as NumPy on the CPU, ops, compiled graphs, gradients; launches on a driver whose kernels do nothing."""
+"""torch: the same bits as NumPy, ops, compiled graphs, gradients; launches on a driver whose kernels do nothing."""
 
 import os
 import threading
 import time
 import unittest
 
-from common import error, main, normal, pisa, sample, skip, softmax_attention
+from common import error, main, normal, pisa, sample, skip
 
 try:
     import torch
@@ -14,7 +14,7 @@ except ImportError as missing:
 
 import numpy as np
 
-from pisa import _numpy, _torch, _torch_ops
+from pisa import _torch
 
 
 def inputs(n_q, n_k, d=64, heads=4, kv_heads=2, batch=1):
@@ -59,7 +59,11 @@ class Tensors(unittest.TestCase):
         o = pisa.attention(*turned, self.pack)
         self.assertTrue(torch.equal(o, expected))
         self.assertEqual(o.stride(), turned[0].stride())  # so that [B, N, H D] is a view
-        fused = torch.cat([turned[0].transpose(1, 2).flatten(2)] * 3, dim=2)[..., 256:512].unflatten(2, (4, 64)).transpose(1, 2)
+        fused = (
+            torch.cat([turned[0].transpose(1, 2).flatten(2)] * 3, dim=2)[..., 256:512]
+            .unflatten(2, (4, 64))
+            .transpose(1, 2)
+        )
         self.assertTrue(torch.equal(pisa.attention(fused, *turned[1:], self.pack), expected))
 
     def test_strides(self):
@@ -88,7 +92,10 @@ class Tensors(unittest.TestCase):
             ("k has type torch.float16, must be torch.bfloat16", lambda: pisa.attention(q, k.half(), v, self.pack)),
             ("v is on meta, q on cpu", lambda: pisa.attention(q, k, v.to("meta"), self.pack)),
             ("k_lengths has type", lambda: pisa.attention(q, k, v, self.pack, k_lengths=torch.ones(1))),
-            ("k_lengths has shape", lambda: pisa.attention(q, k, v, self.pack, k_lengths=torch.ones(2, dtype=torch.int32))),
+            (
+                "k_lengths has shape",
+                lambda: pisa.attention(q, k, v, self.pack, k_lengths=torch.ones(2, dtype=torch.int32)),
+            ),
             ("q has shape", lambda: pisa.attention(q[0], k, v, self.pack)),
         ):
             with self.subTest(sentence), self.assertRaisesRegex(pisa.ArgumentError, sentence):
@@ -187,7 +194,9 @@ class Graphs(unittest.TestCase):
         def steps(q, k, v, pyramid):
             first = pisa.attention(q, k, v, pack, k_lengths=lengths, pyramid=pyramid)
             longer = lengths + 1
-            return first, *pisa.decode(q[:, :, -1:] + 1, k, v, pack, pyramid, k_lengths=longer, return_lse=True, return_blocks=True)
+            return first, *pisa.decode(
+                q[:, :, -1:] + 1, k, v, pack, pyramid, k_lengths=longer, return_lse=True, return_blocks=True
+            )
 
         pyramids = [pisa.Pyramid(pack, 1, 128, 2, device="cpu") for _ in range(2)]
         for pyramid in pyramids:
@@ -239,7 +248,11 @@ class Launches(unittest.TestCase):
             setattr(_torch, name, value)
 
     def test_calls(self):
-        for name in ("dense", "hybrid", "select"):  # the driver has one shared-memory limit for both attend_edge: the larger
+        for name in (
+            "dense",
+            "hybrid",
+            "select",
+        ):  # the driver has one shared-memory limit for both attend_edge: the larger
             pack = pisa.load(sample(name))
             q, k, v = inputs(300, 300)
             o = pisa.attention(q, k, v, pack, return_lse=True)[0]

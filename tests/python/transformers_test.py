@@ -13,9 +13,15 @@ except ImportError as missing:
     skip(missing)
 
 SIZES = dict(
-    vocab_size=64, hidden_size=256, intermediate_size=128, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
-    head_dim=64, max_position_embeddings=512,
-)  # fmt: skip
+    vocab_size=64,
+    hidden_size=256,
+    intermediate_size=128,
+    num_hidden_layers=3,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    head_dim=64,
+    max_position_embeddings=512,
+)
 KINDS = {
     "llama": (transformers.LlamaConfig, transformers.LlamaForCausalLM),
     "qwen2": (transformers.Qwen2Config, transformers.Qwen2ForCausalLM),
@@ -83,7 +89,9 @@ class Models(unittest.TestCase):
 
     def test_generate(self):
         model, ids = make("qwen2"), tokens(2, 40)
-        options = dict(max_new_tokens=8, do_sample=False, attention_mask=torch.ones_like(ids), pad_token_id=0, disable_compile=True)
+        options = dict(
+            max_new_tokens=8, do_sample=False, attention_mask=torch.ones_like(ids), pad_token_id=0, disable_compile=True
+        )
         expected = model.generate(ids, **options)
         pisa.transformers.attach(model, self.pack)
         for cache in (None, "static"):

@@ -1,5 +1,5 @@
 #!/bin/sh
-# wheel.sh PYTHON SOURCE WORK: builds the wheel of SOURCE with pip, installs it into a folder of its own, and calls it there.
+# wheel.sh PYTHON SOURCE WORK: builds the wheel of SOURCE with pip, installs it into a folder of its own and calls it.
 set -eu
 python=$1 source=$2 work=$3
 skip() {

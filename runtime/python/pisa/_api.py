@@ -35,24 +35,27 @@ def attention(
     """o = attention(q, k, v) by the method of |pack|: statistics, routing and attention in one call.
 
     q [B, H, Nq, D], k and v [B, Hk, Nk, D]: all of one kind, in the pack's type (Pack.dtype).
-        Torch CUDA tensors run on the GPU, on the current stream, without waiting; torch CPU tensors and NumPy arrays run on
-        the CPU. NumPy has no bf16: uint16 holds its bits, or ml_dtypes.bfloat16, or float32 and float64, which are rounded
-        to the pack's type (and o comes back in float32 or float64). What else has __dlpack__ is taken as a view.
-        Strides: the last must be 1, the others multiples of 8 elements, addresses multiples of 16 bytes; any order of the
-        dimensions. Others are an error, or with copy=True are copied.
+        Torch CUDA tensors run on the GPU, on the current stream, without waiting; torch CPU tensors and NumPy arrays
+        run on the CPU. NumPy has no bf16: uint16 holds its bits, or ml_dtypes.bfloat16, or float32 and float64, which
+        are rounded to the pack's type (and o comes back in float32 or float64). What else has __dlpack__ is taken as a
+        view.
+        Strides: the last must be 1, the others multiples of 8 elements, addresses multiples of 16 bytes; any order of
+        the dimensions. Others are an error, or with copy=True are copied.
     scale: multiplies q.k; None: 1/sqrt(D).
     density: share of the key blocks read exactly, in (0, 1]; keep: their number; None: the spec's. At most one of them.
     k_lengths: int32 [B], keys of each sequence, at most Nk; what lies behind must be finite.
     blocks_in: int32 [B, H, NTq, K], the key blocks to read exactly in place of routing; -1 for none.
-    q_starts, k_starts: int32 [B + 1]: sequences packed one behind the other; q is [1, H, Nq, D], k and v [1, Hk, Nk, D].
-    pages: int32 [B, columns]: key j of sequence b is row j mod page of k[pages[b, j // page]]; k and v are [pages, Hk, page, D].
+    q_starts, k_starts: int32 [B + 1]: sequences packed one behind the other; q is [1, H, Nq, D], k and v [1, Hk, Nk,
+        D].
+    pages: int32 [B, columns]: key j of sequence b is row j mod page of k[pages[b, j // page]]; k and v are [pages, Hk,
+        page, D].
     pyramid: a pisa.Pyramid that gets the means of k, for `decode` to go on from. These four: method pyramid only.
     out: an array like q to write o to.
-    Returns o, in the layout of q where that is dense; with return_lse also lse, float32 [B, H, Nq], the natural log of the
-        softmax's denominator; with return_blocks also the key blocks read exactly, int32, ascending, then -1:
+    Returns o, in the layout of q where that is dense; with return_lse also lse, float32 [B, H, Nq], the natural log of
+        the softmax's denominator; with return_blocks also the key blocks read exactly, int32, ascending, then -1:
         [B, H, NTq, kept], or [B, Hk, Nq, keep] for method pyramid. With q_starts they have no B.
-    Raises ArgumentError for a wrong argument, Error for what this pack or machine cannot do. There are no gradients: torch
-        tensors that ask for them are an error.
+    Raises ArgumentError for a wrong argument, Error for what this pack or machine cannot do. There are no gradients:
+        torch tensors that ask for them are an error.
 
     Sources: piecewise attention, arXiv 2602.01077; block selection, arXiv 2609.31093; runtime/pisa.h.
     """
@@ -91,11 +94,11 @@ def select(
     """The key blocks (leaves) that each query should read, by a pack of method pyramid, without attention.
 
     Arguments as of `attention`. The G = H / Hk query heads of a key head share a list for every query.
-    Returns blocks, int32 [B, Hk, Nq, keep], ascending, then -1; with worth=True also the score of each, float32 of the same
-        shape: natural log for sums, +infinity where it was kept unranked, -infinity behind the last. With by_leaf=True also
-        the lists turned around as compressed rows: offsets [Hk, NL + 1] and queries [Hk, B Nq keep], int32; the queries of
-        leaf l of key head h are queries[h, offsets[h, l] : offsets[h, l + 1]] (how leaves are numbered: runtime/pisa.h,
-        csr_offsets). With q_starts blocks and worth are [Hk, Nq, keep].
+    Returns blocks, int32 [B, Hk, Nq, keep], ascending, then -1; with worth=True also the score of each, float32 of the
+        same shape: natural log for sums, +infinity where it was kept unranked, -infinity behind the last. With
+        by_leaf=True also the lists turned around as compressed rows: offsets [Hk, NL + 1] and queries [Hk, B Nq keep],
+        int32; the queries of leaf l of key head h are queries[h, offsets[h, l] : offsets[h, l + 1]] (how leaves are
+        numbered: runtime/pisa.h, csr_offsets). With q_starts blocks and worth are [Hk, Nq, keep].
     Raises like `attention`.
 
     Source: block sparse attention in log-linear time, arXiv 2609.31093.
@@ -135,10 +138,12 @@ def decode(
 ):
     """Attention of a few queries at the end of cached sequences, by a pack with phase decode.
 
-    q [B, H, Nq, D]: the last Nq tokens of each sequence. k and v [B, Hk, room, D], or pages as of `attention`: the caches,
-        the new keys and values already in them. k_lengths int32 [B]: keys of each sequence, the new ones included; None: all.
-    pyramid: the pisa.Pyramid of the sequences; its last n_new keys (0 to the leaf's size) are appended to it first. Needed on
-        the GPU; on the CPU the means are made anew from k, and written to it where it is given. None for dense packs.
+    q [B, H, Nq, D]: the last Nq tokens of each sequence. k and v [B, Hk, room, D], or pages as of `attention`: the
+        caches, the new keys and values already in them. k_lengths int32 [B]: keys of each sequence, the new ones
+        included; None: all.
+    pyramid: the pisa.Pyramid of the sequences; its last n_new keys (0 to the leaf's size) are appended to it first.
+        Needed on the GPU; on the CPU the means are made anew from k, and written to it where it is given. None for
+        dense packs.
     Other arguments, results and errors as of `attention`.
 
     Source: arXiv 2609.31093.
@@ -161,8 +166,9 @@ def decode(
 class Pyramid:
     """The means of cached keys, for `decode`: written by `attention` or `select` with pyramid=, grown by `decode`.
 
-    pack: of method pyramid; batch: sequences; room: keys that each has room for (Nk of k; with pages columns times page; with
-        starts the rows of all together). kv_heads: Hk, None: the spec's. device: a torch device, or None for NumPy.
+    pack: of method pyramid; batch: sequences; room: keys that each has room for (Nk of k; with pages columns times
+        page; with starts the rows of all together). kv_heads: Hk, None: the spec's. device: a torch device, or None for
+        NumPy.
     starts: whether calls give k_starts. append_completed: `decode` stores a node with its last token only: the same
         selections while the current leaf is always read, fewer bytes (mask causal).
     memory: the bytes, an array uint8 (layout: docs/ABI.md). One Pyramid goes with one batch of sequences, all the way.

@@ -1,13 +1,26 @@
-"""libpisa.so through ctypes: the structures and functions of runtime/pisa.h, and calls that raise its sentences."""
+"""libpisa.so through ctypes: the structures and functions of runtime/pisa.h; failures raise its sentences."""
 
 import ctypes
 import os
-from ctypes import POINTER, Structure, byref, c_char, c_char_p, c_double, c_float, c_int, c_int64, c_size_t, c_uint, c_void_p
+from ctypes import (
+    POINTER,
+    Structure,
+    byref,
+    c_char,
+    c_char_p,
+    c_double,
+    c_float,
+    c_int,
+    c_int64,
+    c_size_t,
+    c_uint,
+    c_void_p,
+)
 from pathlib import Path
 
 
 class Error(RuntimeError):
-    """What libpisa refuses or what fails below it. `status` is one of its words: "unsupported", "corrupt pack", ..."""
+    """What libpisa refuses or what fails below it. status: one of its words, "unsupported", "corrupt pack", ..."""
 
     def __init__(self, message, status="invalid argument"):
         super().__init__(message)
@@ -120,7 +133,7 @@ for _name, _arguments in SIGNATURES.items():
     getattr(_lib, _name).argtypes = _arguments + [POINTER(CError)]
 version = _lib.pisa_version().decode()
 
-# A launch holds the interpreter: it takes microseconds and never waits, and handing the lock over and back costs as much.
+# A launch keeps the interpreter's lock: it takes microseconds, never waits, and so nobody else writes into its call.
 launch = ctypes.PyDLL(path).pisa_launch
 launch.argtypes = [c_void_p, CALL, c_void_p, c_size_t, c_void_p, POINTER(CError)]
 

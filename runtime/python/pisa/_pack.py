@@ -1,6 +1,7 @@
 """Packs: a file and the settings of a variant in; what its manifest says, and its module on each device, out."""
 
 import os
+import sys
 import threading
 from ctypes import byref, c_char_p, c_int, c_void_p
 from pathlib import Path
@@ -26,12 +27,13 @@ def load(pack, **settings):
     """Opens a pack and picks one of its variants.
 
     pack: a path to a .pack file, or the name of a shipped one (`pisa.packs()` lists them).
-    settings: choices of the variant, as `pisa info` prints them: load("flux1_dev", density="0.10", half_tile="on"); others
-        are the spec's. Numbers may be numbers: density=0.1.
-    Returns a Pack. The same arguments give the same Pack, unless the file has changed; it stays loaded until the process
+    settings: choices of the variant, as `pisa info` prints them: load("flux1_dev", density="0.10", half_tile="on");
+        others are the spec's. Numbers may be numbers: density=0.1.
+    Returns a Pack. The same arguments give the same one, unless the file has changed; it stays loaded until the process
     ends. Raises FileNotFoundError, or pisa.Error when the file is no sound pack or has no such variant.
     """
-    return load_key(_key(os.fspath(pack), settings))
+    name = os.fspath(pack)
+    return load_key(_key(os.path.abspath(name) if os.path.isfile(name) else name, settings))
 
 
 def load_key(key):
@@ -108,7 +110,7 @@ class Pack:
     method: "piecewise" or "pyramid" (block selection); mask: "none" or "causal"
     query, key_block: tokens of a query block and of a key block (of method pyramid: 1, and those of a leaf)
     keep: key blocks of a query (method pyramid; else None: they are a budget of each call)
-    always: what each query reads exactly whatever it scores, as in docs/ABI.md: ("first=512",); tokens, except "window=2"
+    always: what each query reads exactly whatever it scores, as docs/ABI.md has it: ("first=512", "window=2")
     page: keys of a page of the cache, 0 without pages; phases: of what it was built for, "prefill", "decode"
     variant, settings: its number and choices; variants: the choices of all
     validated: whether exactly this code has passed on a GPU; manifest: the whole text (docs/ABI.md)
@@ -129,6 +131,8 @@ class Pack:
         self.settings = self.variants[self.variant]
         self._read(_lines(self.manifest, self.variant))
         self.always = _always(self.manifest, self.variant)
+        if "torch" in sys.modules:
+            from . import _torch_ops  # noqa: F401 (so that the ops are there before a graph asks for them)
 
     def _read(self, lines):
         fields = {key: dict(word.split("=") for word in words if "=" in word) for key, words in lines.items()}

@@ -14,7 +14,7 @@ class Layout(NamedTuple):
 
 
 class Options(NamedTuple):
-    """Everything a call is made of beside its arrays; two calls with the same layouts and options differ in addresses."""
+    """Everything a call is made of beside its arrays."""
 
     scale: float = 0.0
     density: float = 0.0
@@ -57,7 +57,7 @@ def check_layouts(pack, q, k, v, options):
 
 
 def make(pack, q, k, v, o, options):
-    """A pisa_attention with layouts and options; all pointers are NULL. |v| and |o| are None for a call that selects."""
+    """A pisa_attention with layouts and options, all pointers NULL. v and o are None for a call that selects."""
     check_layouts(pack, q, k, v, options)
     request = lib.Attention(
         struct_size=sizeof(lib.Attention),

@@ -1,7 +1,8 @@
-"""Torch tensors: GPU tensors to pisa_launch on the current stream, CPU tensors to pisa_cpu_run; custom ops for compiled graphs.
+"""Torch tensors: those of a GPU to pisa_launch on the current stream, those of the CPU to pisa_cpu_run.
 
-A call outside of graphs takes the short way, `_eager`: what does not change between calls of the same shapes is kept in a plan,
-the rest is a handful of addresses. Under torch.compile, and where torch watches (fake tensors, tracing), it takes the ops.
+A call outside of graphs takes the short way, `eager`: what does not change between calls of the same shapes is kept in
+a plan, the rest is a handful of addresses. Under torch.compile, and where torch watches (fake tensors, tracing), it
+takes the custom ops of _torch_ops.
 """
 
 import ctypes
@@ -12,7 +13,7 @@ from ctypes import byref, c_int, c_size_t, c_void_p
 import torch
 
 from . import _library as lib
-from . import _pack, _request
+from . import _request
 from ._request import Layout, Options, check
 
 TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -43,7 +44,8 @@ def run(pack, q, k, v, options, arrays, pyramid, out, copy):
 def refuse_gradients(q, k, v):
     if q.requires_grad or k.requires_grad or v is not None and v.requires_grad:
         raise NotImplementedError(
-            "pisa has no gradients, but q, k or v asks for them: call it under torch.no_grad() or torch.inference_mode()"
+            "pisa has no gradients, but q, k or v asks for them: "
+            "call it under torch.no_grad() or torch.inference_mode()"
         )
 
 
@@ -85,7 +87,7 @@ def eager(pack, q, k, v, options, arrays, memory, out, made=None):
     if device >= 0 and device != current_device():
         with torch.cuda.device(device):
             return eager(pack, q, k, v, options, arrays, memory, out, made)
-    if device >= 0 and getattr(_local, "device", None) != device:
+    if device >= 0 and device not in _ready():
         make_current(device)
     plan = _plan(pack, device, q, k, v, options, out)
     _check_tensors(pack, device, q, k, v)
@@ -193,6 +195,15 @@ def _place(x):
     return x.clone(memory_format=torch.contiguous_format)
 
 
+def _ready():
+    """The devices whose context this thread has had current."""
+    try:
+        return _local.ready
+    except AttributeError:
+        _local.ready = set()
+        return _local.ready
+
+
 def make_current(device):
     """Lets this thread have the primary context of |device|, which torch uses, where it has none yet."""
     driver = ctypes.CDLL(os.environ.get("PISA_LIBCUDA", "libcuda.so.1"))  # as libpisa finds it
@@ -203,4 +214,4 @@ def make_current(device):
         driver.cuDeviceGet(byref(number), device)
         driver.cuDevicePrimaryCtxRetain(byref(context), number)
         driver.cuCtxSetCurrent(context)
-    _local.device = device
+    _ready().add(device)

@@ -1,7 +1,7 @@
-"""The custom ops pisa::attention, pisa::select, pisa::decode and pisa::prefill, with what torch.compile must know of them.
+"""The custom ops pisa::attention, pisa::select, pisa::decode and pisa::prefill, and what torch.compile must know.
 
-Graphs name packs by their keys (Pack.key). The first two make their outputs; decode and prefill write into given ones, since
-they change a pyramid as well.
+Graphs name packs by their keys (Pack.key). The first two make their outputs; decode and prefill write into given ones,
+since they change a pyramid as well.
 """
 
 import torch
@@ -11,13 +11,13 @@ from ._request import Layout, Options, Outputs
 
 ARRAYS = "Tensor? k_lengths, Tensor? blocks_in, Tensor? q_starts, Tensor? k_starts, Tensor? pages"
 SCHEMAS = {
-    "attention": f"(Tensor q, Tensor k, Tensor v, str pack, float scale, float density, int keep, {ARRAYS}, bool lse, "
-    "bool blocks) -> Tensor[]",
+    "attention": "(Tensor q, Tensor k, Tensor v, str pack, float scale, float density, int keep, "
+    f"{ARRAYS}, bool lse, bool blocks) -> Tensor[]",
     "select": f"(Tensor q, Tensor k, str pack, float scale, {ARRAYS}, bool worth, bool by_leaf) -> Tensor[]",
-    "prefill": f"(Tensor q, Tensor k, Tensor? v, Tensor(a!) pyramid, Tensor(b!)? out, Tensor(c!)? lse, Tensor(d!)? blocks, "
-    f"Tensor(e!)? worth, str pack, float scale, {ARRAYS}) -> ()",
-    "decode": f"(Tensor q, Tensor k, Tensor v, Tensor(a!)? pyramid, Tensor(b!) out, Tensor(c!)? lse, Tensor(d!)? blocks, "
-    f"str pack, float scale, {ARRAYS}, int n_new, bool append_completed) -> ()",
+    "prefill": "(Tensor q, Tensor k, Tensor? v, Tensor(a!) pyramid, Tensor(b!)? out, Tensor(c!)? lse, "
+    f"Tensor(d!)? blocks, Tensor(e!)? worth, str pack, float scale, {ARRAYS}) -> ()",
+    "decode": "(Tensor q, Tensor k, Tensor v, Tensor(a!)? pyramid, Tensor(b!) out, Tensor(c!)? lse, "
+    f"Tensor(d!)? blocks, str pack, float scale, {ARRAYS}, int n_new, bool append_completed) -> ()",
 }
 
 
@@ -40,8 +40,16 @@ def _there(found):
     return [x for x in found if x is not None]
 
 
-def attention(q, k, v, pack, scale, density, keep, *rest):
-    arrays, (lse, blocks) = _name(rest[:5]), rest[5:]
+_plain = {}  # the options of calls without integer inputs: as many as a model has settings
+
+
+def attention(q, k, v, pack, scale, density, keep, k_lengths, lists, q_starts, k_starts, pages, lse, blocks):
+    if k_lengths is lists is q_starts is pages is None and not (lse or blocks):
+        options = _plain.get((scale, density, keep))
+        if options is None:
+            options = _plain[scale, density, keep] = Options(scale=scale, density=density, keep=keep)
+        return [_torch.eager(_pack.by_key(pack), q, k, v, options, None, None, None)[0]]
+    arrays = _name((k_lengths, lists, q_starts, k_starts, pages))
     options = _options(arrays, scale=scale, density=density, keep=keep, lse=lse, blocks=blocks)
     return _there(_torch.eager(_pack.by_key(pack), q, k, v, options, arrays, None, None))
 

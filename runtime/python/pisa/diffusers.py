@@ -5,9 +5,9 @@
     ...
     attached.remove()
 
-Image tokens are put in tile order once, where the model embeds them, and back where it leaves: attention, norms and position
-embeddings do not mind the order, and a key block becomes a patch of the picture. What a model adds to its image tokens from
-outside (ControlNet) stays in raster order: use tile=None with it.
+Image tokens are put in tile order once, where the model embeds them, and back where they leave it: attention, norms and
+position embeddings do not mind the order, and a key block becomes a patch of the picture. What a model adds to its
+image tokens from outside (ControlNet) stays in raster order: use tile=None with it.
 """
 
 import inspect
@@ -22,14 +22,16 @@ from ._library import ArgumentError
 def attach(model, pack, *, tile="default", dense_blocks=0, dense_steps=0, exact_text=False, grid=None):
     """Lets the self-attention of |model| run by |pack|; cross-attention stays as it is.
 
-    model: FluxTransformer2DModel, SD3Transformer2DModel, WanTransformer3DModel or HunyuanVideoTransformer3DModel, in the pack's
-        type, with the pack's head_dim. Fused projections must be unfused.
-    tile: side of the tiles that image tokens are ordered in, within each frame; None: raster order. Default: 8 for pictures,
-        None for videos, as the authors of piecewise attention have it.
-    dense_blocks: the first blocks of the model keep their own attention; dense_steps: so do all in the first steps of a run. A
-        step is a new timestep, and one larger than the last begins a run; looking at it waits for the GPU once a forward.
-    exact_text: refuse a call whose text tokens are not all read exactly by the pack's always-set (`always tokens first n` or
-        `last n`). Text is moved to the end that the pack names; without such a rule it competes like all other tokens.
+    model: FluxTransformer2DModel, SD3Transformer2DModel, WanTransformer3DModel or HunyuanVideoTransformer3DModel, in
+        the pack's type, with the pack's head_dim. Fused projections must be unfused.
+    tile: side of the tiles that image tokens are ordered in, within each frame; None: raster order. Default: 8 for
+        pictures, None for videos, as the authors of piecewise attention have it.
+    dense_blocks: the first blocks of the model keep their own attention; dense_steps: so do all in the first steps of a
+        run. A step is a new timestep, and one larger than the last begins a run; looking at it waits for the GPU once a
+        forward.
+    exact_text: refuse a call whose text tokens are not all read exactly by the pack's always-set (`always tokens first
+        n` or `last n`). Text is moved to the end that the pack names; without such a rule it competes like all other
+        tokens.
     grid: (rows, columns) of FLUX's image tokens; None: from img_ids, which waits for the GPU once a forward.
     Returns an Attached; its remove() gives the model back. Raises pisa.ArgumentError.
     Source: arXiv 2602.01077, sections on FLUX, SD3.5, Wan and HunyuanVideo.
@@ -115,8 +117,8 @@ class Attached:
         turned = n_text and self.exact_at not in (None, self.text_at)
         if self.exact_text and n_text > self.n_exact:
             raise ArgumentError(
-                f"there are {n_text} text tokens, but {self.pack.name} always reads {self.n_exact or 'none'} exactly: choose a pack "
-                "with `always tokens first` or `last`, or exact_text=False"
+                f"there are {n_text} text tokens, but {self.pack.name} always reads {self.n_exact or 'none'} exactly: "
+                "choose a pack with `always tokens first` or `last`, or exact_text=False"
             )
         if turned and lengths is not None:
             raise ArgumentError(f"{self.pack.name} reads the {self.exact_at} tokens exactly, but padding must be last")
@@ -210,7 +212,8 @@ class Flux(Attached):
         low, high = ids[:, 1:].amin(0), ids[:, 1:].amax(0)
         grid = (1, *(int(n) for n in (high - low + 1).tolist()))
         if grid[1] * grid[2] != ids.shape[0]:
-            raise ArgumentError(f"img_ids name {ids.shape[0]} tokens, which are no picture of {grid[1]} x {grid[2]}: use tile=None")
+            sides = f"{grid[1]} x {grid[2]}"
+            raise ArgumentError(f"img_ids name {ids.shape[0]} tokens, which are no picture of {sides}: use tile=None")
         return grid
 
     def _reorder(self, arguments):

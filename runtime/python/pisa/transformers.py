@@ -2,11 +2,11 @@
 
     import pisa, pisa.transformers
     model = AutoModelForCausalLM.from_pretrained(name, dtype=torch.bfloat16, attn_implementation="pisa")
-    pisa.transformers.attach(model, pisa.load("llama3_8b.pack"))
+    pisa.transformers.attach(model, pisa.load("smollm2_135m"))
     model.generate(..., cache_implementation="static")
 
-With a static cache the means of keys live beside it and grow with it; with one that grows by copies they are made anew at each
-call, since the room of their sequences changes. Prompts of a batch have one length.
+With a static cache the means of keys live beside it and grow with it; with one that grows by copies they are made anew
+at each call, since the room of their sequences changes. Prompts of a batch have one length.
 """
 
 import torch
@@ -21,11 +21,13 @@ def attach(model, pack):
     """Gives |model| its pack, and the attention implementation "pisa" where it has another.
 
     model: a causal language model in the pack's type, with the pack's head_dim and query heads per key head.
-    pack: a Pack with mask causal, of method pyramid or dense; or a function of the number of a layer to one.
+    pack: a Pack with mask causal and without pages, of method pyramid or dense; or a function of the number of a layer
+        to one.
     Raises pisa.ArgumentError where they do not fit.
     """
     chosen = pack if callable(pack) else lambda layer: pack
-    modules = [module for module in model.modules() if hasattr(module, "layer_idx") and hasattr(module, "num_key_value_groups")]
+    wanted = ("layer_idx", "num_key_value_groups")
+    modules = [module for module in model.modules() if all(hasattr(module, name) for name in wanted)]
     if not modules:
         raise ArgumentError(f"model is a {type(model).__name__}, which has no attention of the Llama class")
     for module in modules:
@@ -38,6 +40,8 @@ def attach(model, pack):
 def _check(pack, module):
     if pack.mask != "causal":
         raise ArgumentError(f"{pack.name} has mask {pack.mask}, must be causal for a language model")
+    if pack.page:
+        raise ArgumentError(f"{pack.name} has pages of {pack.page} keys, but caches of transformers are contiguous")
     for name, found, wanted in (
         ("head_dim", module.head_dim, pack.head_dim),
         ("query heads per key head", module.num_key_value_groups, pack.group),
@@ -103,7 +107,7 @@ def mask(
 ):
     """What `forward` gets as its mask: None, or for a cache with more room than keys their number, int32 [B]."""
     if mask_function is not causal_mask_function:
-        raise ArgumentError("the model asks for a mask that is not causal alone (windows, packed or blockwise sequences)")
+        raise ArgumentError("the model asks for more than a causal mask: windows, packed or blockwise sequences")
     if attention_mask is not None and not torch.compiler.is_compiling() and not attention_mask.all():
         raise ArgumentError("attention_mask has padding: give prompts of one length")
     if isinstance(q_offset, int) and q_offset + q_length == kv_length:
