@@ -74,6 +74,26 @@ class Loading(unittest.TestCase):
             os.utime(path, (1, hash(method) % 1000))
             self.assertEqual(pisa.load(path).selects, method == "select")
 
+    def test_a_recorded_choice(self):
+        path = os.path.join(folder(), "chosen.pack")
+        with open(sample("hybrid"), "rb") as source, open(path, "wb") as file:
+            file.write(source.read())
+        self.assertEqual(pisa.load(path).budget, (0, 0))
+        q, k, v = inputs(300, 700, 64)
+        for name, array in (("q", q), ("k", k), ("v", v)):
+            np.save(os.path.join(folder(), f"sweep_{name}.npy"), array)
+        files = [word for name in "qkv" for word in (f"--{name}", os.path.join(folder(), f"sweep_{name}.npy"))]
+        options = ["--densities", "0.5", "--max-error", "1", "--device", "cpu"]
+        subprocess.run(
+            [os.environ["PISA_TOOL"], "sweep", path, *files, *options], check=True, stdout=subprocess.DEVNULL
+        )
+        pack = pisa.load(path)
+        self.assertEqual(pack.budget, (0.5, 0))
+        np.testing.assert_array_equal(pisa.attention(q, k, v, pack), pisa.attention(q, k, v, pack, density=0.5))
+        self.assertEqual(pisa.load(path, density=0.25).budget, (0, 0))
+        lists = np.zeros((1, 4, 3, 1), np.int32)
+        self.assertEqual(pisa.attention(q, k, v, pack, blocks_in=lists).shape, q.shape)
+
 
 class Attention(unittest.TestCase):
     def test_like_the_tool(self):

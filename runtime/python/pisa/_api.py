@@ -42,7 +42,7 @@ def attention(
         Strides: the last must be 1, the others multiples of 8 elements, addresses multiples of 16 bytes; any order of
         the dimensions. Others are an error, or with copy=True are copied.
     scale: multiplies q.k; None: 1/sqrt(D).
-    density: share of the key blocks read exactly, in (0, 1]; keep: their number; None: the spec's. At most one of them.
+    density: share of the key blocks read exactly, in (0, 1]; keep: their number; None: the spec's. At most one.
     k_lengths: int32 [B], keys of each sequence, at most Nk; what lies behind must be finite.
     blocks_in: int32 [B, H, NTq, K], the key blocks to read exactly in place of routing; -1 for none.
     q_starts, k_starts: int32 [B + 1]: sequences packed one behind the other; q is [1, H, Nq, D], k and v [1, Hk, Nk,
@@ -59,10 +59,14 @@ def attention(
 
     Sources: piecewise attention, arXiv 2602.01077; block selection, arXiv 2609.31093; runtime/pisa.h.
     """
+    if density is None and keep is None:
+        density, keep = pack.budget if blocks_in is None else (0, 0)
+    else:
+        density, keep = _budget("density", density), _budget("keep", keep)
     options = Options(
         scale=_scale(scale),
-        density=_budget("density", density),
-        keep=_budget("keep", keep),
+        density=density,
+        keep=keep,
         sequences=_sequences(q_starts, k_starts),
         has_lengths=k_lengths is not None,
         n_listed=0 if blocks_in is None else blocks_in.shape[-1],

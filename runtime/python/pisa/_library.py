@@ -114,6 +114,8 @@ SIGNATURES = {
     "pisa_pyramid_size": [c_void_p, c_int, CALL, POINTER(c_size_t)],
     "pisa_kept_blocks": [c_void_p, c_int, CALL, POINTER(c_int64)],
     "pisa_workspace_size": [c_void_p, CALL, POINTER(c_size_t)],
+    "pisa_tuned_variant": [c_void_p, c_int, CALL, POINTER(c_int)],
+    "pisa_pack_choice": [c_void_p, POINTER(c_int), POINTER(c_double), POINTER(c_int64)],
     "pisa_cpu_run": [c_void_p, c_int, CALL, POINTER(CpuOptions)],
 }
 

@@ -3,7 +3,7 @@
 import os
 import sys
 import threading
-from ctypes import byref, c_char_p, c_int, c_void_p
+from ctypes import byref, c_char_p, c_double, c_int, c_int64, c_void_p
 from pathlib import Path
 
 from . import _library as lib
@@ -28,7 +28,8 @@ def load(pack, **settings):
 
     pack: a path to a .pack file, or the name of a shipped one (`pisa.packs()` lists them).
     settings: choices of the variant, as `pisa info` prints them: load("flux1_dev", density="0.10", half_tile="on");
-        others are the spec's. Numbers may be numbers: density=0.1.
+        others are the spec's. Numbers may be numbers: density=0.1. Without settings it is what `pisa sweep` recorded
+        beside the pack, its budget included, else the spec as written.
     Returns a Pack. The same arguments give the same one, unless the file has changed; it stays loaded until the process
     ends. Raises FileNotFoundError, or pisa.Error when the file is no sound pack or has no such variant.
     """
@@ -40,7 +41,7 @@ def load_key(key):
     """The Pack of a key: "name", "path", "name[density=0.1 query=64]"."""
     name, _, choices = key.removesuffix("]").rpartition("[") if key.endswith("]") else (key, "", "")
     path = _path(name)
-    stamp = path.stat().st_mtime_ns
+    stamp = [file.stat().st_mtime_ns for file in (path, Path(f"{path}.tune")) if file.exists()]
     with _lock:
         known = _packs.get(key)
         if known is None or known.stamp != stamp:
@@ -112,6 +113,7 @@ class Pack:
     keep: key blocks of a query (method pyramid; else None: they are a budget of each call)
     always: what each query reads exactly whatever it scores, as docs/ABI.md has it: ("first=512", "window=2")
     page: keys of a page of the cache, 0 without pages; phases: of what it was built for, "prefill", "decode"
+    budget: (density, keep) of calls that give neither, as `pisa sweep` recorded; 0: the spec's
     variant, settings: its number and choices; variants: the choices of all
     validated: whether exactly this code has passed on a GPU; manifest: the whole text (docs/ABI.md)
     """
@@ -124,7 +126,10 @@ class Pack:
         lib.call("pisa_pack_get_info", self._handle, byref(info))
         words = (c_char_p * max(1, len(settings)))(*(word.encode() for word in settings))
         lib.call("pisa_pack_find_variant", self._handle, words, len(settings), byref(variant))
-        self.variant = variant.value
+        density, keep = c_double(), c_int64()
+        if not settings:
+            lib.call("pisa_pack_choice", self._handle, byref(variant), byref(density), byref(keep))
+        self.variant, self.budget = variant.value, (density.value, keep.value)
         self.name, self.compiler, self.target = (text.decode() for text in (info.name, info.compiler, info.target))
         self.manifest, self.validated = info.manifest.decode(), bool(info.validated)
         self.variants = _choices(self.manifest)
@@ -153,14 +158,15 @@ class Pack:
     def __repr__(self):
         return f"pisa.Pack({self.key!r}, {self.method}, {self.dtype}, head_dim {self.head_dim}, group {self.group})"
 
-    def module(self, device):
-        """The loaded code (a pisa_module) on CUDA device number |device|, whose primary context is current."""
-        module = self._modules.get(device)
-        if module is None:
-            with self._lock:
-                module = self._modules.get(device)
-                if module is None:
-                    loaded = c_void_p()
-                    lib.call("pisa_module_load", self._handle, self.variant, 0, byref(loaded))
-                    module = self._modules[device] = loaded.value
-        return module
+    def module(self, device, request):
+        """The code (a pisa_module) for calls like |request| on CUDA device number |device|, whose primary context is
+        current: of the variant, or of the one that `pisa tune` found faster, with the same results."""
+        variant = c_int()
+        lib.call("pisa_tuned_variant", self._handle, self.variant, byref(request), byref(variant))
+        key = device, variant.value
+        with self._lock:
+            if key not in self._modules:
+                loaded = c_void_p()
+                lib.call("pisa_module_load", self._handle, variant, 0, byref(loaded))
+                self._modules[key] = loaded.value
+            return self._modules[key]

@@ -73,7 +73,7 @@ class Plan:
         self.others = any(shape is not None for shape in self.shapes)
         self.workspace_bytes = 0
         if device >= 0:
-            self.module, size = pack.module(device), c_size_t()
+            self.module, size = pack.module(device, self.request), c_size_t()
             lib.call("pisa_workspace_size", self.module, byref(self.request), byref(size))
             self.workspace_bytes = size.value
         self.q, self.k, self.v, self.o = self.request.q, self.request.k, self.request.v, self.request.o
