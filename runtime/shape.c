@@ -12,8 +12,8 @@
 
 enum { MAX_STRUCT_SIZE = 4096 };
 
-/* The struct as it was before k_lengths, worth and csr_offsets is still taken. A caller built against a
-   newer pisa.h may pass a longer one, if what we do not know is zero. */
+/* The struct as it was before k_lengths, worth and csr_offsets is still taken. A caller built
+   against a newer pisa.h may pass a longer one, if what we do not know is zero. */
 pisa_status pisa_call_read(const pisa_attention *call, pisa_attention *out, pisa_error *error) {
   const size_t first_size = offsetof(pisa_attention, k_lengths);
   const size_t second_size = offsetof(pisa_attention, worth);

@@ -8,10 +8,10 @@
    rows.
 
        byte = (row / 8) * (D / 64 * 1024) + column / 64 * 1024
-            + row % 8 * 128 + (chunk ^ (row & 7)) * 16 + byte in the chunk       the 128-byte swizzle
+            + row % 8 * 128 + (chunk ^ (row & 7)) * 16 + byte in the chunk     the 128-byte swizzle
 
-   Inside of 32 columns, 64 bytes, words (of two half) are transposed 4 x 4: word 4 c + r of a row of
-   keys is word 4 r + c of its image,
+   Inside of 32 columns, 64 bytes, words (of two half) are transposed 4 x 4: word 4 c + r of a row
+   of keys is word 4 r + c of its image,
 
        keys   0  1  2  3 | 4  5  6  7 | 8  9 10 11 |12 13 14 15      chunks c, words r
        image  0  4  8 12 | 1  5  9 13 | 2  6 10 14 | 3  7 11 15

@@ -21,8 +21,8 @@ val warp_sum(struct ir *k, val f32_value);  /* butterfly: the same order in ever
 val warp_sum_u32(struct ir *k, val i32_value);
 val warp_max_u32(struct ir *k, val i32_value);
 val warp_min_u32(struct ir *k, val i32_value);
-val warp_ballot(struct ir *k, val condition); /* bit i: lane i's condition */
-val warp_read(struct ir *k, val v, val lane); /* v of that lane */
+val warp_ballot(struct ir *k, val condition);       /* bit i: lane i's condition */
+val warp_read(struct ir *k, val v, val lane);       /* v of that lane */
 val warp_across(struct ir *k, val v, int distance); /* v of lane number xor |distance| */
 void warp_sync(struct ir *k); /* what its lanes wrote before is seen by all of them after */
 /* sum + (a >= b), unsigned: a compare and a predicated addition (ptxas makes three of a select). */
