@@ -10,6 +10,8 @@ import subprocess
 import sys
 import xml.etree.ElementTree as xml
 
+from selection_lines import is_selection, selection_record
+
 NUMBER, WHOLE = (int, float), int
 FIGURES = {"error": NUMBER, "psnr": (int, float, type(None)), "recall": NUMBER, "mass": NUMBER, "best_mass": NUMBER,
            "inside_std": NUMBER, "between_std": NUMBER}
@@ -82,7 +84,12 @@ def main():
     pictures(page)
     assert page.count("<svg ") == 7
     for path in sorted(records.glob("*.jsonl")):
-        lines(path.read_text(), path.name)
+        text = path.read_text()
+        if is_selection(text.splitlines()[0]):
+            for i, line in enumerate(text.splitlines()):
+                selection_record(line, f"{path.name}:{i + 1}", False)
+        else:
+            lines(text, path.name)
     for path in sorted(records.glob("*.svg")):
         xml.fromstring(path.read_text())
     for path in sorted(records.glob("*.html")):
