@@ -324,6 +324,10 @@ static val joined(struct ir *k, enum join join, val a, val b) {
   return join == JOIN_SUM ? add(k, a, b) : join == JOIN_MAX ? maximum(k, a, b) : log_add(k, a, b);
 }
 
+val node_join_two(struct ir *k, const struct plan_pyramid *plan, val a, val b) {
+  return joined(k, join_of(plan), a, b);
+}
+
 /* |x| where this lane's row of |slot| is a head, else what does not count. */
 static val counted(struct ir *k, const struct plan_pyramid *plan, const struct lanes *lanes,
                    int slot, val x, double otherwise) {
@@ -558,80 +562,6 @@ val node_share(struct ir *k, const struct plan_pyramid *plan, const struct lanes
       scores.score[v][s] = mul(k, parts.e[v][s], inverse);
   }
   return node_join(k, plan, lanes, &scores);
-}
-
-/* ---- shares by way of shared memory ---- */
-
-void node_scores_store(struct ir *k, const struct plan_pyramid *plan, const struct lanes *lanes,
-                       const struct node_scores *x, val scores) {
-  int width = node_width(plan), copies = QUAD / width;
-  val lane = quad_lane(k, lanes), row = mma_lane_row(k, lanes);
-  val speaks = is_eq(k, bit_and(k, lane, i32(k, copies - 1)), i32(k, 0));
-  val within = udiv(k, lane, i32(k, copies));
-  val mine = at(k, scores, mul_const(k, within, node_scores_bytes(plan)));
-  for (int s = 0; s < node_slots(plan); s++) {
-    val head = add_const(k, row, SLOT * s);
-    IF (k, both(k, speaks, is_lt(k, head, i32(k, plan->group)))) {
-      for (int v = 0; v < x->values; v++) {
-        val place = at_const(k, mine, (int64_t)v * width * node_scores_bytes(plan));
-        store(k, x->score[v][s], at(k, place, mul_const(k, head, F32)), F32);
-      }
-    }
-  }
-}
-
-static val score_place(struct ir *k, const struct plan_pyramid *plan, val scores, val candidate,
-                       val head) {
-  val row = at(k, scores, mul_const(k, candidate, node_scores_bytes(plan)));
-  return at(k, row, mul_const(k, head, F32));
-}
-
-static val over_lanes(struct ir *k, val v, int from, bool sum) {
-  for (int distance = from; distance < 32; distance *= 2) {
-    val other = warp_across(k, v, distance);
-    v = sum ? add(k, v, other) : maximum(k, v, other);
-  }
-  return v;
-}
-
-/* Lanes of one head, lane mod |heads|, take every (32 / heads)-th candidate. */
-void node_softmax(struct ir *k, const struct plan_pyramid *plan, const struct lanes *lanes, val n,
-                  val scores) {
-  int heads = power_of_two_from(plan->group);
-  assert(heads <= 32);
-  val head = bit_and(k, lanes->lane, i32(k, heads - 1));
-  val first = shift_right(k, lanes->lane, i32(k, log2_from(heads)));
-  struct var most = var_init(k, f32(k, LEAST)), sum = var_init(k, f32(k, 0));
-  warp_sync(k);
-  val exists = is_lt(k, head, i32(k, plan->group));
-  val end = choose(k, exists, n, i32(k, 0));
-  FOR_STEP(k, c, first, end, i32(k, 32 / heads)) {
-    val x = load(k, k->f32, score_place(k, plan, scores, c, head), F32);
-    set(k, most, maximum(k, get(k, most), x));
-  }
-  val all = over_lanes(k, get(k, most), heads, false);
-  FOR_STEP(k, c, first, end, i32(k, 32 / heads)) {
-    val place = score_place(k, plan, scores, c, head);
-    val e = exp2_approx(k, sub(k, load(k, k->f32, place, F32), all));
-    set(k, sum, add(k, get(k, sum), e));
-    store(k, e, place, F32);
-  }
-  val total = maximum(k, over_lanes(k, get(k, sum), heads, true), f32(k, 1e-30));
-  val inverse = reciprocal_approx(k, total);
-  FOR_STEP(k, c, first, end, i32(k, 32 / heads)) {
-    val place = score_place(k, plan, scores, c, head);
-    store(k, mul(k, load(k, k->f32, place, F32), inverse), place, F32);
-  }
-  warp_sync(k);
-}
-
-val node_share_of(struct ir *k, const struct plan_pyramid *plan, val scores, val candidate) {
-  val worth = {0};
-  for (int h = 0; h < plan->group; h++) {
-    val x = load(k, k->f32, score_place(k, plan, scores, candidate, i32(k, h)), F32);
-    worth = h == 0 ? x : joined(k, join_of(plan), worth, x);
-  }
-  return worth;
 }
 
 /* ---- who speaks for whom ---- */

@@ -98,6 +98,11 @@ val node_worth(struct ir *k, const struct plan_pyramid *plan, const struct lanes
    candidates of one product of all. */
 val node_share(struct ir *k, const struct plan_pyramid *plan, const struct lanes *lanes, val scale,
                const struct node_logits *x);
+/* Of two heads, as the plan reduces them. */
+val node_join_two(struct ir *k, const struct plan_pyramid *plan, val a, val b);
+
+/* ---- node_share.c ---- */
+
 /* Or over candidates of many products: their scores lie in shared memory, f32 [n, G | 1]. */
 static inline int node_scores_bytes(const struct plan_pyramid *plan) { /* of a candidate */
   return 4 * (plan->group | 1);
@@ -110,6 +115,8 @@ void node_softmax(struct ir *k, const struct plan_pyramid *plan, const struct la
                   val scores);
 /* The worth of candidate |candidate|, which may be another one in each lane. */
 val node_share_of(struct ir *k, const struct plan_pyramid *plan, val scores, val candidate);
+
+/* ---- node_score.c ---- */
 
 /* Of |values| values a lane speaks for one candidate: this one of values * node_width; several
    lanes do, and those with node_lane_first are the first each, ascending. */

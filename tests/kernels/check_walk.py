@@ -41,6 +41,10 @@ class Call:
             k[...] = k[:, :, :1]
         if special == "nan":
             k[..., ::37, 3] = PLAN.to_bits(np.nan)
+        if special == "offset":  # logits of +-300, all keys alike: sums leave the range of floats, by head
+            k[..., 0] = PLAN.to_bits(np.full(k[..., 0].shape, 40.0))
+            signs = np.where(np.arange(self.case.q.shape[1]) % 3 == 0, -60.0, 60.0)
+            self.case.q[..., 0] = PLAN.to_bits(np.broadcast_to(signs[None, :, None], self.case.q[..., 0].shape))
         if special == "zero":
             self.case.q[...] = 0
 
@@ -167,6 +171,7 @@ def calls():
     yield dict(kv_heads=1, batch=1, n_q=3, n_k=n, special="equal")
     yield dict(kv_heads=1, batch=1, n_q=3, n_k=n, special="nan")
     yield dict(kv_heads=1, batch=1, n_q=2, n_k=n, special="zero")
+    yield dict(kv_heads=1, batch=1, n_q=3, n_k=n, special="offset")
 
 
 def main():
