@@ -1,4 +1,4 @@
-"""Every time and ratio that the README quotes is the latest record in docs/results. numbers.py README RECORDS"""
+"""Every time and ratio that the README quotes is the latest record in docs/results. numbers.py README PIECEWISE PYRAMID"""
 
 import json
 import re
@@ -55,11 +55,42 @@ def check_sentences(text, records):
         yield right, f"{tokens} tokens: the README says {ratio}x, the records {ratios}"
 
 
+def selection_of(path):
+    """(bench, peer, tokens) -> pyramid_lm's latest measurement of it, one sequence."""
+    found = {}
+    with open(path, encoding="utf-8") as lines:
+        for line in lines:
+            r = json.loads(line)
+            if r["variant"] == "pyramid_lm" and r["shape"]["B"] == 1:
+                found[r["bench"], r["peer"], r["shape"]["Nk"]] = r
+    return found
+
+
+def check_selection(text, records):
+    rows = re.findall(r"^\| (\d+) " + r"\| ([\d.]+) " * 5 + r"\| ([\d.]+)x \|$", text, re.M)
+    assert rows, "no table of selections"
+    for tokens, select, walk, scan, attend, dense, ratio in rows:
+        lists = records["selection", "pyramid-per-query", int(tokens)]
+        flat = records["selection", "flat-heads-separate", int(tokens)]
+        both = records["selection_attention", "cudnn", int(tokens)]
+        pairs = [
+            (select, lists["ms"]),
+            (walk, lists["peer_ms"]),
+            (scan, flat["peer_ms"]),
+            (attend, both["ms"]),
+            (dense, both["peer_ms"]),
+            (ratio, both["ratio"]),
+        ]
+        for quoted, value in pairs:
+            yield same(quoted, value), f"selection, {tokens} tokens: the README says {quoted}, the record {value}"
+
+
 def main():
     with open(sys.argv[1], encoding="utf-8") as page:
         text = page.read()
     records = latest(sys.argv[2])
     wrong = [why for check in (check_table, check_sentences) for right, why in check(text, records) if not right]
+    wrong += [why for right, why in check_selection(text, selection_of(sys.argv[3])) if not right]
     sys.exit("\n".join(wrong) or 0)
 
 
