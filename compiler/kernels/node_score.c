@@ -162,7 +162,7 @@ void node_multiply_keys(struct ir *k, const struct plan_pyramid *plan,
 
 /* ---- masks ---- */
 
-static val log2_units(struct ir *k, val scale) {
+val node_log2_units(struct ir *k, val scale) {
   return mul(k, scale, f32(k, LOG2_E));
 }
 
@@ -203,7 +203,7 @@ void node_mask(struct ir *k, const struct plan_pyramid *plan, const struct lanes
                int first_tile, val end, val last, struct node_logits *x) {
   val rest = sub(k, end, lane_column_row(k, plan, lanes)), bonus = {0};
   if (!is_null(last) && weighs_logits(plan))
-    bonus = mul(k, log2_approx(k, last), reciprocal_approx(k, log2_units(k, scale)));
+    bonus = mul(k, log2_approx(k, last), reciprocal_approx(k, node_log2_units(k, scale)));
   for (int j = first_tile; j < x->tiles; j++)
     mask_tile(k, plan, rest, last, bonus, j, x);
 }
@@ -216,7 +216,7 @@ static val children_max(struct ir *k, const struct plan_pyramid *plan, val v) {
     v = maximum(k, v, warp_across(k, v, distance));
   return v;
 }
-static val children_sum(struct ir *k, const struct plan_pyramid *plan, val v) {
+val node_children_sum(struct ir *k, const struct plan_pyramid *plan, val v) {
   for (int distance = 1; 4 * distance <= plan->children; distance *= 2)
     v = add(k, v, warp_across(k, v, distance));
   return v;
@@ -240,7 +240,7 @@ static struct log_sum lse_of(struct ir *k, const struct plan_pyramid *plan, val 
   val shift = negate(k, mul(k, cs, most));
   val e0 = exp2_approx(k, fused(k, cs, x[0], shift)),
       e1 = exp2_approx(k, fused(k, cs, x[1], shift));
-  return (struct log_sum){most, children_sum(k, plan, add(k, e0, e1))};
+  return (struct log_sum){most, node_children_sum(k, plan, add(k, e0, e1))};
 }
 
 /* cs (mean + scale variance / 2), with mass + log2 of the children's weight. */
@@ -252,12 +252,13 @@ static val half_variance_of(struct ir *k, const struct plan_pyramid *plan, val c
   }
   val one[2] = {f32(k, 1), f32(k, 1)};
   const val *w = weight == NULL ? one : weight;
-  val all = weight == NULL ? f32(k, plan->children) : children_sum(k, plan, add(k, w[0], w[1]));
+  val all =
+      weight == NULL ? f32(k, plan->children) : node_children_sum(k, plan, add(k, w[0], w[1]));
   val part = weight == NULL ? f32(k, 1.0 / plan->children) : reciprocal_approx(k, all);
-  val sum = children_sum(k, plan, fused(k, w[0], x[0], mul(k, w[1], x[1])));
+  val sum = node_children_sum(k, plan, fused(k, w[0], x[0], mul(k, w[1], x[1])));
   val mean = mul(k, sum, part), d0 = sub(k, x[0], mean), d1 = sub(k, x[1], mean);
   val squares = fused(k, mul(k, w[0], d0), d0, mul(k, mul(k, w[1], d1), d1));
-  val variance = mul(k, children_sum(k, plan, squares), part);
+  val variance = mul(k, node_children_sum(k, plan, squares), part);
   val score = mul(k, cs, fused(k, mul(k, scale, f32(k, 0.5)), variance, mean));
   if (plan_is_mass(plan) && weight != NULL) {
     val full = f32(k, 1.0 / plan->children);
@@ -275,7 +276,7 @@ static val number(struct ir *k, const struct plan_pyramid *plan, val score) {
 
 static val child_score(struct ir *k, const struct plan_pyramid *plan, val scale,
                        const struct node_logits *x, int j, int s) {
-  val cs = log2_units(k, scale);
+  val cs = node_log2_units(k, scale);
   if (plan->score == SCORE_LSE) {
     struct log_sum l = lse_of(k, plan, cs, x->x[j][s]);
     return fused(k, cs, l.most, log2_approx(k, l.sum));
@@ -285,7 +286,7 @@ static val child_score(struct ir *k, const struct plan_pyramid *plan, val scale,
 
 void node_scores_of(struct ir *k, const struct plan_pyramid *plan, val scale,
                     const struct node_logits *x, struct node_scores *out) {
-  val cs = log2_units(k, scale);
+  val cs = node_log2_units(k, scale);
   int per = node_values(plan);
   *out = (struct node_scores){.values = per * x->tiles};
   assert(out->values <= NODE_MAX_VALUES);
@@ -397,7 +398,7 @@ val node_join(struct ir *k, const struct plan_pyramid *plan, const struct lanes 
 
 val node_worth(struct ir *k, const struct plan_pyramid *plan, const struct lanes *lanes, val scale,
                const struct node_logits *x) {
-  val value[NODE_MAX_VALUES], cs = log2_units(k, scale);
+  val value[NODE_MAX_VALUES], cs = node_log2_units(k, scale);
   enum join join = join_of(plan);
   if (join == JOIN_SUM && plan->score == SCORE_LSE) {
     for (int j = 0; j < x->tiles; j++)
@@ -407,160 +408,6 @@ val node_worth(struct ir *k, const struct plan_pyramid *plan, const struct lanes
   }
   struct node_scores scores;
   node_scores_of(k, plan, scale, x, &scores);
-  return node_join(k, plan, lanes, &scores);
-}
-
-/* ---- shares ---- */
-
-/* Finite, below every score that counts: the maximum of heads without one. */
-static const double LEAST = -1e30;
-
-/* e[u][s] / sum[s]: head s's share; e = 2^score, or that less the head's greatest. */
-struct parts {
-  int slots, values;
-  val e[NODE_MAX_VALUES][NODE_MAX_SLOTS], sum[NODE_MAX_SLOTS];
-};
-
-/* Sums over all candidates: of this lane's values, and those of the quad. */
-static void sum_parts(struct ir *k, struct parts *x) {
-  for (int s = 0; s < x->slots; s++) {
-    val sum = x->e[0][s];
-    for (int v = 1; v < x->values; v++)
-      sum = add(k, sum, x->e[v][s]);
-    x->sum[s] = quad_sum(k, sum);
-  }
-}
-
-/* Of log-sum-exps the sum of their terms: no logarithm. |shift|: in log2 units, or null. */
-static void lse_parts(struct ir *k, const struct plan_pyramid *plan, val cs, val shift,
-                      const struct node_logits *x, int s, struct parts *out) {
-  for (int j = 0; j < x->tiles; j++) {
-    val e[2];
-    for (int q = 0; q < 2; q++) {
-      val logit = x->x[j][s][q];
-      e[q] = exp2_approx(k, is_null(shift) ? mul(k, cs, logit) : fused(k, cs, logit, shift));
-    }
-    out->e[j][s] = children_sum(k, plan, add(k, e[0], e[1]));
-  }
-}
-
-/* Less the maximum. Where no logit is a number, or one is infinite, terms are nan. */
-static void lse_parts_below(struct ir *k, const struct plan_pyramid *plan, val cs,
-                            const struct node_logits *x, int s, struct parts *out) {
-  val most = maximum(k, x->x[0][s][0], x->x[0][s][1]);
-  for (int j = 1; j < x->tiles; j++)
-    most = maximum(k, maximum(k, most, x->x[j][s][0]), x->x[j][s][1]);
-  lse_parts(k, plan, cs, negate(k, mul(k, cs, quad_max(k, most))), x, s, out);
-}
-
-static void score_parts(struct ir *k, const struct node_scores *x, int s, struct parts *out) {
-  val most = f32(k, LEAST);
-  for (int v = 0; v < x->values; v++)
-    most = maximum(k, most, x->score[v][s]);
-  most = quad_max(k, most);
-  for (int v = 0; v < x->values; v++)
-    out->e[v][s] = exp2_approx(k, sub(k, x->score[v][s], most));
-}
-
-/* Parts as variables: a rare branch sets them again. */
-struct part_vars {
-  struct var e[NODE_MAX_VALUES][NODE_MAX_SLOTS], sum[NODE_MAX_SLOTS];
-};
-static struct part_vars part_vars_of(struct ir *k, const struct parts *x) {
-  struct part_vars vars;
-  for (int s = 0; s < x->slots; s++) {
-    vars.sum[s] = var_init(k, x->sum[s]);
-    for (int v = 0; v < x->values; v++)
-      vars.e[v][s] = var_init(k, x->e[v][s]);
-  }
-  return vars;
-}
-static void part_vars_get(struct ir *k, const struct part_vars *vars, struct parts *x) {
-  for (int s = 0; s < x->slots; s++) {
-    x->sum[s] = get(k, vars->sum[s]);
-    for (int v = 0; v < x->values; v++)
-      x->e[v][s] = get(k, vars->e[v][s]);
-  }
-}
-
-/* nan counts as nothing. */
-static void set_numbers(struct ir *k, const struct part_vars *vars, struct parts *x) {
-  for (int s = 0; s < x->slots; s++)
-    for (int v = 0; v < x->values; v++)
-      x->e[v][s] = maximum(k, x->e[v][s], f32(k, 0));
-  sum_parts(k, x);
-  for (int s = 0; s < x->slots; s++) {
-    set(k, vars->sum[s], maximum(k, x->sum[s], f32(k, 1e-30)));
-    for (int v = 0; v < x->values; v++)
-      set(k, vars->e[v][s], x->e[v][s]);
-  }
-}
-
-static val any_lane(struct ir *k, val condition) {
-  return is_ne(k, warp_ballot(k, condition), i32(k, 0));
-}
-
-/* i1: some sum of the warp is not in [2^-47, 2^81), or nan. There exponents raised by 48 have
-   their highest bit and no carry out of it, which others have not. */
-static val any_out_of_range(struct ir *k, const struct parts *x) {
-  enum { RAISE = 48 << 23, HIGHEST = 1 << 30 };
-  val all = {0};
-  for (int s = 0; s < x->slots; s++) {
-    val raised = add_const(k, bits_of(k, x->sum[s]), RAISE);
-    all = s == 0 ? raised : bit_and(k, all, raised);
-  }
-  return any_lane(k, is_lt(k, all, i32(k, HIGHEST)));
-}
-
-/* Scores are rarely so great or small that the greatest must be subtracted. That all heads of the
-   warp do so or none hangs on its query alone. */
-static void lse_shares(struct ir *k, const struct plan_pyramid *plan, val scale,
-                       const struct node_logits *x, struct parts *parts) {
-  val cs = log2_units(k, scale);
-  for (int s = 0; s < parts->slots; s++)
-    lse_parts(k, plan, cs, (val){0}, x, s, parts);
-  sum_parts(k, parts);
-  struct part_vars vars = part_vars_of(k, parts);
-  IF (k, any_out_of_range(k, parts)) {
-    struct parts below = {.slots = parts->slots, .values = parts->values};
-    for (int s = 0; s < parts->slots; s++)
-      lse_parts_below(k, plan, cs, x, s, &below);
-    set_numbers(k, &vars, &below);
-  }
-  part_vars_get(k, &vars, parts);
-}
-
-static void score_shares(struct ir *k, const struct plan_pyramid *plan, val scale,
-                         const struct node_logits *x, struct parts *parts) {
-  struct node_scores scores;
-  node_scores_of(k, plan, scale, x, &scores);
-  for (int s = 0; s < parts->slots; s++)
-    score_parts(k, &scores, s, parts);
-  sum_parts(k, parts);
-  val all = parts->sum[0];
-  for (int s = 1; s < parts->slots; s++)
-    all = add(k, all, parts->sum[s]);
-  struct part_vars vars = part_vars_of(k, parts);
-  IF (k, any_lane(k, is_ne(k, all, all))) {
-    set_numbers(k, &vars, parts);
-  }
-  part_vars_get(k, &vars, parts);
-}
-
-val node_share(struct ir *k, const struct plan_pyramid *plan, const struct lanes *lanes, val scale,
-               const struct node_logits *x) {
-  struct parts parts = {.slots = node_slots(plan), .values = node_values(plan) * x->tiles};
-  if (plan->score == SCORE_LSE)
-    lse_shares(k, plan, scale, x, &parts);
-  else
-    score_shares(k, plan, scale, x, &parts);
-  const int copies = QUAD / node_width(plan); /* lanes that have the same */
-  struct node_scores scores = {.values = parts.values};
-  for (int s = 0; s < parts.slots; s++) {
-    val inverse = mul(k, f32(k, copies), reciprocal_approx(k, parts.sum[s]));
-    for (int v = 0; v < parts.values; v++)
-      scores.score[v][s] = mul(k, parts.e[v][s], inverse);
-  }
   return node_join(k, plan, lanes, &scores);
 }
 
