@@ -173,7 +173,7 @@ static void check_short_calls(void) {
 static const struct fake_launch *launch_of(int i, const char *entry, int64_t grid) {
   const struct fake_launch *l = fake->launch(i);
   if (!l || strcmp(l->entry, entry)) {
-    CHECK(!"the kernel that is expected here");
+    CHECK(l && !strcmp(l->entry, entry)); /* the kernel that is expected here */
     return NULL;
   }
   CHECK_INT(l->grid[0], grid);

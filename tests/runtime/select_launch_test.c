@@ -41,7 +41,7 @@ static const struct fake_launch *next(int *i, const char *entry, int64_t grid,
                                       const pisa_attention *call, const struct layout *w) {
   const struct fake_launch *l = fake->launch((*i)++);
   if (!l || strcmp(l->entry, entry)) {
-    CHECK(!"the kernel that is expected here");
+    CHECK(l && !strcmp(l->entry, entry)); /* the kernel that is expected here */
     return NULL;
   }
   CHECK_INT(l->grid[0], grid);
