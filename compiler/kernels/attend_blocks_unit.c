@@ -10,7 +10,6 @@ enum { HALF = 2 };
    f32. What is above the first scores by less is not worth the products. */
 static const double RENEW = 8;
 static const double UNSEEN = 1e30;
-static const double LOG2_E = 1.4426950408889634;
 
 struct scores { /* of a unit */
   struct var x[FRAG_ROWS][BLOCKS_TILES][2];
@@ -65,7 +64,7 @@ static val array_start(struct ir *k, const struct blocks *a, const struct sequen
 struct blocks blocks_new(struct ir *k, const struct plan_pyramid *plan, const struct lanes *lanes,
                          const struct blocks_query *query, val first_head, val scale) {
   struct blocks a = {.plan = plan, .lanes = *lanes, .query = *query, .first_head = first_head};
-  a.scale_log2 = mul(k, scale, f32(k, LOG2_E));
+  a.scale_log2 = log2_units(k, scale);
   a.keys = (struct sequence_array){BLOCKS_ARG(k), BLOCKS_ARG(k_batch), BLOCKS_ARG(k_head),
                                    BLOCKS_ARG(k_token)};
   a.values = (struct sequence_array){BLOCKS_ARG(v), BLOCKS_ARG(v_batch), BLOCKS_ARG(v_head),

@@ -59,8 +59,8 @@ static void load_query(struct ir *k, const struct walk *w, const struct node_que
 
 /* off of level lane + 1. */
 static val level_offsets(struct ir *k, const struct walk *w) {
-  val shift = add_const(k, mul_const(k, w->lanes.lane, walk_log2(w->plan->children)),
-                        walk_log2(w->plan->leaf));
+  val shift = add_const(k, mul_const(k, w->lanes.lane, log2_from(w->plan->children)),
+                        log2_from(w->plan->leaf));
   shift = smin(k, shift, i32(k, 31)); /* more than any sequence has */
   val nodes = add_const(k, shift_right_signed(k, add_const(k, w->s.room, -1), shift), 1);
   val rows = bit_and(k, add_const(k, nodes, 3), i32(k, -4));
@@ -76,7 +76,7 @@ static void take_query(struct ir *k, struct walk *w, val query, val kv_head) {
   load_query(k, w, &vars);
   w->offsets = level_offsets(k, w);
   w->t = sequence_token(k, &w->s, w->query);
-  w->own = shift_right_signed(k, w->t, i32(k, walk_log2(plan->leaf)));
+  w->own = shift_right_signed(k, w->t, i32(k, log2_from(plan->leaf)));
   w->last = add_const(k, level_visible(k, plan, w->s.keys, w->t, i32(k, 1)), -1);
   val node = sequence_node_base(k, &w->s, plan->leaf, w->kv_head);
   w->rows = at(k, WALK_ARG(means), mul_const(k, node, (int64_t)plan->head_dim * WALK_HALF));
@@ -114,7 +114,7 @@ static void score_first(struct ir *k, struct decode *d, val depth, val seen) {
 
 /* |seen| nodes of |depth|, more than are kept: leaves by their keys are scored later. */
 static void begin_dense(struct ir *k, struct decode *d, val depth, val seen) {
-  const int step = walk_log2(d->plan.children);
+  const int step = log2_from(d->plan.children);
   begin_at(k, d, add_const(k, shift_right(k, add_const(k, seen, -1), i32(k, step)), 1));
   if (walk_reads_keys(&d->plan)) {
     IF (k, is_lt(k, i32(k, 0), depth)) {

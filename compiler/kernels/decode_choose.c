@@ -8,10 +8,6 @@
 enum { WARP = 32 };
 static const double LEAST = -1e30; /* finite, below every score that counts */
 
-static int power_of_two_from(int n) {
-  return 1 << walk_log2(n);
-}
-
 struct decode_lanes decode_lanes_of(struct ir *k, const struct decode *d) {
   struct decode_lanes x = {.n = d->plan.keep * d->plan.children};
   assert(x.n <= WARP);
@@ -35,7 +31,7 @@ static struct heads heads_of(struct ir *k, const struct decode *d, int n) {
   const int at_once = WARP / h.heads;
   h.rounds = power_of_two_from((n + at_once - 1) / at_once);
   h.head = bit_and(k, d->w.lanes.lane, i32(k, h.heads - 1));
-  h.first = shift_right(k, d->w.lanes.lane, i32(k, walk_log2(h.heads)));
+  h.first = shift_right(k, d->w.lanes.lane, i32(k, log2_from(h.heads)));
   h.exists = is_lt(k, h.head, i32(k, d->plan.group));
   return h;
 }
@@ -88,7 +84,7 @@ static val join_heads(struct ir *k, const struct decode *d, const struct heads *
 static val share_of(struct ir *k, const struct decode *d, const struct walk *w,
                     const struct decode_lanes *x, val slot, val seen) {
   const struct heads h = heads_of(k, d, x->n);
-  const int at_once = WARP / h.heads, spare = walk_log2(h.heads / h.rounds);
+  const int at_once = WARP / h.heads, spare = log2_from(h.heads / h.rounds);
   assert(h.rounds <= h.heads);
   val e[WARP], most = f32(k, LEAST), sum = f32(k, 0);
   load_scores(k, d, w, &h, slot, both(k, seen, x->first), e);

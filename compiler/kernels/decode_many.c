@@ -116,7 +116,7 @@ static void rank_group(struct ir *k, const struct decode *d, val group, val part
 static void rank_all(struct ir *k, const struct decode *d, val n) {
   const int parts = d->room.rank_parts;
   FOR_STEP(k, item, d->w.lanes.warp, i32(k, groups_of(d) * parts), i32(k, d->warps)) {
-    val group = shift_right(k, item, i32(k, walk_log2(parts)));
+    val group = shift_right(k, item, i32(k, log2_from(parts)));
     IF (k, is_lt(k, mul_const(k, group, WARP), n)) {
       rank_group(k, d, group, bit_and(k, item, i32(k, parts - 1)), n);
     }

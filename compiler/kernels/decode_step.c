@@ -17,7 +17,7 @@ static val one_of(struct ir *k, int n, const int *choice, val i) {
 static struct walk at_depth(struct ir *k, const struct decode *d, val i) {
   struct walk w = d->w;
   val slot = one_of(k, d->room.depths, d->room.slots, i);
-  w.fan = mul_const(k, i, walk_log2(d->plan.children));
+  w.fan = mul_const(k, i, log2_from(d->plan.children));
   w.tiles = d->room.tiles;
   w.keys = at(k, w.keys, mul_const(k, slot, WALK_WORD));
   w.scores = at(k, w.scores, mul_const(k, slot, node_scores_bytes(&d->plan)));
@@ -87,7 +87,7 @@ static void put_kept(struct ir *k, struct decode *d, const struct best *best, va
 }
 
 static void choose_nodes(struct ir *k, struct decode *d, val depth, val depths) {
-  const int g = d->plan.children, children = walk_log2(g);
+  const int g = d->plan.children, children = log2_from(g);
   const struct decode_lanes x = decode_lanes_of(k, d);
   val mine = smin(k, x.candidate, i32(k, x.n - 1));
   struct var slot = var_init(k, mine), i = var_init(k, i32(k, 0));

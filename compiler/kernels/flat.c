@@ -26,9 +26,7 @@ struct flat flat_new(struct ir *k, const struct plan_pyramid *plan) {
   a.start = i32(k, 0);
   a.stride = FLAT_STEP;
   a.folded = plan->score == SCORE_MEAN && plan->reduce == REDUCE_SUM;
-  a.heads = 1;
-  while (!a.folded && a.heads < plan->group)
-    a.heads *= 2;
+  a.heads = a.folded ? 1 : power_of_two_from(plan->group);
   a.tiles = a.heads > MMA_ROWS ? 2 : 1;
   a.queries = a.heads > MMA_ROWS ? 1 : MMA_ROWS / a.heads;
   assert(a.heads <= 2 * MMA_ROWS);
@@ -38,12 +36,8 @@ struct flat flat_new(struct ir *k, const struct plan_pyramid *plan) {
   a.keys =
       (struct sequence_array){FLAT_ARG(k), FLAT_ARG(k_batch), FLAT_ARG(k_head), FLAT_ARG(k_token)};
   a.unit = mul(k, FLAT_ARG(scale), f32(k, 1 / FLAT_LN2));
-  if (a.folded) { /* the sum of heads is kept divided by as many, not to overflow */
-    int divisor = 1;
-    while (divisor < plan->group)
-      divisor *= 2;
-    a.unit = mul(k, a.unit, f32(k, divisor));
-  }
+  if (a.folded) /* the sum of heads is kept divided by as many, not to overflow */
+    a.unit = mul(k, a.unit, f32(k, power_of_two_from(plan->group)));
   for (int which = 0; which < 2; which++)
     for (int r = 0; r < FRAG_ROWS; r++) {
       a.match[which][r] = var_new(k, k->i32);

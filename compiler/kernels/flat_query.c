@@ -118,9 +118,7 @@ static val or_zero(struct ir *k, val x) {
 /* The sum of a query's heads over 2^n >= G, rounded to half, and the rounded rest: together exact
    to 2^-17 (bf16), 2^-22 (fp16). */
 static void fold_row(struct ir *k, struct flat *a, int r) {
-  int words = a->plan->head_dim / 8, divisor = 1;
-  while (divisor < a->plan->group)
-    divisor *= 2;
+  const int words = a->plan->head_dim / 8, divisor = power_of_two_from(a->plan->group);
   struct var sum[2 * MMA_MAX_WORDS];
   for (int i = 0; i < 2 * words; i++)
     sum[i] = var_init(k, f32(k, 0));

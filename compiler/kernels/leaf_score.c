@@ -34,8 +34,6 @@ static const struct ir_arg leaf_score_args[] = {
 #undef X
 };
 
-static const double log2_e = 1.4426950408889634;
-
 struct pipeline {
   struct item_cursor cursor;
   struct gather raw;
@@ -323,7 +321,7 @@ static struct leaf_score leaf_score_new(struct ir *k, const struct plan_pyramid 
   a.group = lanes_warpgroup(k, &a.lanes);
   a.warp = bit_and(k, a.lanes.warp, i32(k, WARPGROUP_WARPS - 1));
   a.leader = is_eq(k, bit_and(k, thread_index(k), i32(k, 127)), i32(k, 0));
-  a.log2_scale = mul(k, ARG(scale), f32(k, log2_e));
+  a.log2_scale = log2_units(k, ARG(scale));
   a.zero = gather_zero(k, ARG(q));
   const int stages = groups * STAGES * a.stage_bytes, barriers = groups * STAGES * BARRIER_BYTES;
   val mine = mul_const(k, a.group, STAGES * a.stage_bytes);

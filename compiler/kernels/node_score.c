@@ -9,8 +9,6 @@
 
 enum { F32 = 4, SLOT = 8, QUAD = 4, GROUP_STEP = 4, LOADED_WORDS = 64, CHUNK_BYTES = 64 };
 
-static const double LOG2_E = 1.44269504088896340736;
-
 int node_slots(const struct plan_pyramid *plan) {
   return (plan->group + SLOT - 1) / SLOT;
 }
@@ -33,16 +31,6 @@ int node_values(const struct plan_pyramid *plan) {
 
 int node_per_tile(const struct plan_pyramid *plan) {
   return SLOT / node_rows(plan);
-}
-
-static int log2_from(int n) {
-  int bits = 0;
-  while (1 << bits < n)
-    bits++;
-  return bits;
-}
-static int power_of_two_from(int n) {
-  return 1 << log2_from(n);
 }
 
 /* Heads of the last slot, whose rows may repeat: power of two, each equally often. */
@@ -162,10 +150,6 @@ void node_multiply_keys(struct ir *k, const struct plan_pyramid *plan,
 
 /* ---- masks ---- */
 
-val node_log2_units(struct ir *k, val scale) {
-  return mul(k, scale, f32(k, LOG2_E));
-}
-
 /* Row of a tile that this lane's column q is, less what the lane adds to it. */
 static int column_row(const struct plan_pyramid *plan, int q) {
   return node_reads_children(plan) ? q : QUAD * q;
@@ -203,7 +187,7 @@ void node_mask(struct ir *k, const struct plan_pyramid *plan, const struct lanes
                int first_tile, val end, val last, struct node_logits *x) {
   val rest = sub(k, end, lane_column_row(k, plan, lanes)), bonus = {0};
   if (!is_null(last) && weighs_logits(plan))
-    bonus = mul(k, log2_approx(k, last), reciprocal_approx(k, node_log2_units(k, scale)));
+    bonus = mul(k, log2_approx(k, last), reciprocal_approx(k, log2_units(k, scale)));
   for (int j = first_tile; j < x->tiles; j++)
     mask_tile(k, plan, rest, last, bonus, j, x);
 }
@@ -276,7 +260,7 @@ static val number(struct ir *k, const struct plan_pyramid *plan, val score) {
 
 static val child_score(struct ir *k, const struct plan_pyramid *plan, val scale,
                        const struct node_logits *x, int j, int s) {
-  val cs = node_log2_units(k, scale);
+  val cs = log2_units(k, scale);
   if (plan->score == SCORE_LSE) {
     struct log_sum l = lse_of(k, plan, cs, x->x[j][s]);
     return fused(k, cs, l.most, log2_approx(k, l.sum));
@@ -286,7 +270,7 @@ static val child_score(struct ir *k, const struct plan_pyramid *plan, val scale,
 
 void node_scores_of(struct ir *k, const struct plan_pyramid *plan, val scale,
                     const struct node_logits *x, struct node_scores *out) {
-  val cs = node_log2_units(k, scale);
+  val cs = log2_units(k, scale);
   int per = node_values(plan);
   *out = (struct node_scores){.values = per * x->tiles};
   assert(out->values <= NODE_MAX_VALUES);
@@ -398,7 +382,7 @@ val node_join(struct ir *k, const struct plan_pyramid *plan, const struct lanes 
 
 val node_worth(struct ir *k, const struct plan_pyramid *plan, const struct lanes *lanes, val scale,
                const struct node_logits *x) {
-  val value[NODE_MAX_VALUES], cs = node_log2_units(k, scale);
+  val value[NODE_MAX_VALUES], cs = log2_units(k, scale);
   enum join join = join_of(plan);
   if (join == JOIN_SUM && plan->score == SCORE_LSE) {
     for (int j = 0; j < x->tiles; j++)

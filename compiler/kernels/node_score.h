@@ -98,8 +98,6 @@ val node_worth(struct ir *k, const struct plan_pyramid *plan, const struct lanes
    candidates of one product of all. */
 val node_share(struct ir *k, const struct plan_pyramid *plan, const struct lanes *lanes, val scale,
                const struct node_logits *x);
-/* scale log2 e: what takes logits to log2 units. */
-val node_log2_units(struct ir *k, val scale);
 /* Over the lanes of a quad that have children of the same node. */
 val node_children_sum(struct ir *k, const struct plan_pyramid *plan, val v);
 /* Of two heads, as the plan reduces them. */

@@ -5,18 +5,12 @@
 #include <math.h>
 
 #include "compiler/kernels/node_score.h"
+#include "compiler/kernels/sequence.h"
 
 enum { F32 = 4, SLOT = 8, QUAD = 4 };
 
 /* Finite, below every score that counts: the maximum of heads without one. */
 static const double LEAST = -1e30;
-
-static int power_of_two_from(int n) {
-  int power = 1;
-  while (power < n)
-    power *= 2;
-  return power;
-}
 
 /* ---- of what a warp has in registers ---- */
 
@@ -121,7 +115,7 @@ static val any_out_of_range(struct ir *k, const struct parts *x) {
    warp do so or none hangs on its query alone. */
 static void lse_shares(struct ir *k, const struct plan_pyramid *plan, val scale,
                        const struct node_logits *x, struct parts *parts) {
-  val cs = node_log2_units(k, scale);
+  val cs = log2_units(k, scale);
   for (int s = 0; s < parts->slots; s++)
     lse_parts(k, plan, cs, (val){0}, x, s, parts);
   sum_parts(k, parts);
@@ -206,10 +200,10 @@ static val over_lanes(struct ir *k, val v, int from, bool sum) {
 /* Lanes of one head, lane mod |heads|, take every (32 / heads)-th candidate. */
 void node_softmax(struct ir *k, const struct plan_pyramid *plan, const struct lanes *lanes, val n,
                   val scores) {
-  int heads = power_of_two_from(plan->group), bits = __builtin_ctz((unsigned)heads);
+  int heads = power_of_two_from(plan->group);
   assert(heads <= 32);
   val head = bit_and(k, lanes->lane, i32(k, heads - 1));
-  val first = shift_right(k, lanes->lane, i32(k, bits));
+  val first = shift_right(k, lanes->lane, i32(k, log2_from(heads)));
   struct var most = var_init(k, f32(k, LEAST)), sum = var_init(k, f32(k, 0));
   warp_sync(k);
   val exists = is_lt(k, head, i32(k, plan->group));

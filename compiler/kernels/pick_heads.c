@@ -33,9 +33,7 @@ struct layout {
 
 static struct layout layout_of(const struct plan_pyramid *plan) {
   const int n = plan->keep * plan->children;
-  struct layout l = {.heads = 1, .rows = 1};
-  while (l.heads < plan->group)
-    l.heads *= 2;
+  struct layout l = {.heads = power_of_two_from(plan->group), .rows = 1};
   while (l.rows < MAX_ROWS && 2 * l.rows * n <= WARP && 2 * l.rows * l.heads <= WARP)
     l.rows *= 2;
   l.places = WARP / (l.heads * l.rows);

@@ -58,9 +58,7 @@ struct parts {
 
 static struct parts parts_new(struct ir *k, const struct chooser *c) {
   const struct pick *a = c->a;
-  struct parts p = {.heads = 1};
-  while (p.heads < a->plan->group)
-    p.heads *= 2;
+  struct parts p = {.heads = power_of_two_from(a->plan->group)};
   p.head = bit_and(k, a->lanes.lane, i32(k, p.heads - 1));
   p.is_head = is_lt(k, p.head, i32(k, a->plan->group));
   p.first = udiv(k, a->lanes.lane, i32(k, p.heads));

@@ -163,6 +163,11 @@ val sequence_key(struct ir *k, const struct sequence *s, const struct sequence_a
   return at(k, array->base, add(k, head, token_offset(k, s, array, page, token)));
 }
 
+val log2_units(struct ir *k, val scale) {
+  const double log2_e = 1.44269504088896340736;
+  return mul(k, scale, f32(k, log2_e));
+}
+
 /* ---- levels ---- */
 
 val sequence_node_base(struct ir *k, const struct sequence *s, int leaf, val kv_head) {

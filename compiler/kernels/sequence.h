@@ -49,6 +49,9 @@ struct sequence_array {
 val sequence_key(struct ir *k, const struct sequence *s, const struct sequence_array *array,
                  int page, val kv_head, val token);
 
+/* Logits in log2 units: log2 e times the kernel's |scale|. */
+val log2_units(struct ir *k, val scale);
+
 /* ---- levels ---- */
 
 /* i64 row of the means of key head |kv_head|'s first node: hk P + node_base. */

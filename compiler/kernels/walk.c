@@ -86,7 +86,7 @@ static struct stay stay_in(struct ir *k, struct walk *w, val query) {
   stay.first = sequence_token(k, &w->s, i32(k, 0));
   stay.end = add(k, w->s.q_begin, w->s.queries);
   stay.node_base = narrow(k, sequence_node_base(k, &w->s, w->plan->leaf, i32(k, 0)));
-  int shift = walk_log2(w->plan->leaf * w->plan->children);
+  int shift = log2_from(w->plan->leaf * w->plan->children);
   w->parent_base = add(k, narrow(k, shift_right(k, w->s.k_begin, i64(k, shift))), w->s.index);
   return stay;
 }
@@ -101,7 +101,7 @@ static void load_query(struct ir *k, const struct walk *w, const struct stay *st
 /* ---- where a walk begins ---- */
 
 val walk_start_depth(struct ir *k, const struct walk *w, int most, int least) {
-  const int step = walk_log2(w->plan->children), fits = walk_log2(most + 1) - 1;
+  const int step = log2_from(w->plan->children), fits = log2_from(most + 1) - 1;
   /* of |fits| bits all numbers are below |most|; of one bit more some are */
   val bits = sub(k, i32(k, 32), count_leading_zeros(k, w->last));
   val excess = smax(k, add_const(k, bits, -(fits + 1)), i32(k, 0));
@@ -144,7 +144,7 @@ void walk_go_down(struct ir *k, struct walk *w, struct var depth) {
 }
 
 static void begin_dense(struct ir *k, struct walk *w, val depth) {
-  const int step = walk_log2(w->plan->children);
+  const int step = log2_from(w->plan->children);
   val seen = walk_seen_at(k, w, depth);
   IF (k, is_lt(k, i32(k, w->plan->keep), seen)) {
     walk_begin(k, w, add_const(k, shift_right(k, add_const(k, seen, -1), i32(k, step)), 1));
@@ -222,7 +222,7 @@ static void walk_row(struct ir *k, struct walk *w, const struct stay *stay, stru
   if (loads_ahead(plan))
     load_query(k, w, stay, next, ahead);
   w->t = add(k, w->query, stay->first);
-  w->own = shift_right_signed(k, w->t, i32(k, walk_log2(plan->leaf)));
+  w->own = shift_right_signed(k, w->t, i32(k, log2_from(plan->leaf)));
   w->last = last_seen(k, w);
   val head = mul(k, widen(k, w->kv_head), widen(k, SEQUENCE_ARG(node_rows)));
   val node = add(k, head, widen(k, stay->node_base));

@@ -54,12 +54,6 @@ struct walk {
   struct var pending, pending_row;
 };
 
-static inline int walk_log2(int x) {
-  int bits = 0;
-  while (1 << bits < x)
-    bits++;
-  return bits;
-}
 /* log2 of the leaves of a node of |depth| (i32). */
 val walk_shift(struct ir *k, const struct walk *w, val depth);
 

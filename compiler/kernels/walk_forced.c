@@ -24,7 +24,7 @@ static struct walk_range range_of(struct ir *k, const struct walk *w,
     return (struct walk_range){.last = i32(k, (a->end - 1) / C)};
   case ALWAYS_TOKENS_LAST: {
     val begin = smax(k, add_const(k, w->s.keys, -a->end), i32(k, 0));
-    val leaf = shift_right(k, begin, i32(k, walk_log2(w->plan->leaf)));
+    val leaf = shift_right(k, begin, i32(k, log2_from(w->plan->leaf)));
     return (struct walk_range){.first = seen_first(k, w, leaf)};
   }
   case ALWAYS_RANGE:

@@ -10,7 +10,6 @@
 
 enum { TILE = 8, SPECIAL_NONE = 0 };
 
-static const double LOG2_E = 1.44269504088896340736;
 static const double LEAST = -1e30; /* finite, below every logit */
 
 /* Scores of one leaf as variables: branches set them. */
@@ -22,10 +21,6 @@ struct leaf { /* at hand */
   val number;
   val count; /* keys that count, from its first; at most C */
 };
-
-static val log2_units(struct ir *k) {
-  return mul(k, WALK_ARG(scale), f32(k, LOG2_E));
-}
 
 /* ---- keys ---- */
 
@@ -96,7 +91,7 @@ static struct log_sum join_log_sums(struct ir *k, val cs, struct log_sum a, stru
 static void lse_scores(struct ir *k, const struct walk *w, const struct leaf *leaf,
                        const struct leaf_score *out) {
   struct log_sum l[NODE_MAX_SLOTS];
-  val cs = log2_units(k);
+  val cs = log2_units(k, WALK_ARG(scale));
   for (int first = 0; first < w->plan->leaf; first += TILE * step_tiles(w)) {
     struct node_logits x;
     key_logits(k, w, leaf, first, -INFINITY, &x);
@@ -163,7 +158,7 @@ static void moment_scores(struct ir *k, const struct walk *w, const struct leaf 
       val half = mul(k, mul(k, WALK_ARG(scale), f32(k, 0.5)), mul(k, m[s].squares, part));
       score = add(k, score, half);
     }
-    score = mul(k, log2_units(k), score);
+    score = mul(k, log2_units(k, WALK_ARG(scale)), score);
     if (plan_is_mass(w->plan))
       score = add(k, score, log2_approx(k, m[s].n));
     val none = is_le(k, leaf->count, i32(k, 0));
@@ -183,7 +178,7 @@ static void stored_scores(struct ir *k, const struct walk *w, const struct leaf 
     bonus = log2_approx(k, to_float(k, smin(k, rest, i32(k, w->plan->leaf))));
   }
   for (int s = 0; s < node_slots(w->plan); s++)
-    set(k, out->slot[s], fused(k, log2_units(k), x.x[0][s][0], bonus));
+    set(k, out->slot[s], fused(k, log2_units(k, WALK_ARG(scale)), x.x[0][s][0], bonus));
 }
 
 /* ---- which of them ---- */

@@ -30,7 +30,7 @@ static int row_bytes(const struct walk *w) {
 }
 
 val walk_shift(struct ir *k, const struct walk *w, val depth) {
-  return mul_const(k, depth, walk_log2(w->plan->children));
+  return mul_const(k, depth, log2_from(w->plan->children));
 }
 
 val walk_kept_at(struct ir *k, const struct walk *w, val index) {
@@ -38,7 +38,7 @@ val walk_kept_at(struct ir *k, const struct walk *w, val index) {
   val place = index;
   if (n > 1) {
     val part = mul_const(k, bit_and(k, index, i32(k, n - 1)), stride_of(w));
-    place = add(k, part, shift_right(k, index, i32(k, walk_log2(n))));
+    place = add(k, part, shift_right(k, index, i32(k, log2_from(n))));
   }
   return at(k, w->kept, mul_const(k, place, WALK_WORD));
 }
@@ -54,7 +54,7 @@ static val kept_node(struct ir *k, const struct walk *w, val index) {
 
 val walk_node(struct ir *k, const struct walk *w, val slot) {
   int g = w->plan->children;
-  val parent = kept_node(k, w, shift_right(k, slot, i32(k, walk_log2(g))));
+  val parent = kept_node(k, w, shift_right(k, slot, i32(k, log2_from(g))));
   return add(k, mul_const(k, parent, g), bit_and(k, slot, i32(k, g - 1)));
 }
 
@@ -99,7 +99,7 @@ static val lane_base(struct ir *k, const struct walk *w, val base, val rest) {
 static void lane_place(struct ir *k, const struct walk *w, val *parent, val *rest) {
   val x = node_lane_row(k, w->plan, &w->lanes);
   int rows = rows_of_parent(w);
-  *parent = rows < TILE ? shift_right(k, x, i32(k, walk_log2(rows))) : i32(k, 0);
+  *parent = rows < TILE ? shift_right(k, x, i32(k, log2_from(rows))) : i32(k, 0);
   *rest = rows < TILE ? bit_and(k, x, i32(k, rows - 1)) : x;
 }
 
@@ -134,7 +134,7 @@ static void many_rows(struct ir *k, const struct walk *w, val base, val first, i
   for (int j = 0; j < tiles; j++) {
     val tile = add_const(k, first, j), index;
     if (each > 1)
-      index = shift_right(k, tile, i32(k, walk_log2(each)));
+      index = shift_right(k, tile, i32(k, log2_from(each)));
     else
       index = add(k, mul_const(k, tile, n), part);
     val node = kept_node(k, w, smin(k, index, most));
@@ -161,8 +161,8 @@ static bool judges_own(const struct plan_pyramid *plan) {
 /* Tokens of a node of the level read, log2. */
 static val read_shift(struct ir *k, const struct walk *w, val depth) {
   val level = read_level(k, w, depth);
-  int step = walk_log2(w->plan->children);
-  return add_const(k, mul_const(k, level, step), walk_log2(w->plan->leaf) - step);
+  int step = log2_from(w->plan->children);
+  return add_const(k, mul_const(k, level, step), log2_from(w->plan->leaf) - step);
 }
 
 struct reach { /* rows of the level read that count, and what the last of them weighs */
@@ -201,7 +201,7 @@ static val own_score(struct ir *k, const struct walk *w, val depth, val out[NODE
   const struct plan_pyramid *plan = w->plan;
   int g = plan->children;
   val own = shift_right_signed(k, w->own, walk_shift(k, w, depth));
-  val child_shift = add_const(k, read_shift(k, w, depth), -walk_log2(g));
+  val child_shift = add_const(k, read_shift(k, w, depth), -log2_from(g));
   val end = shift_right_signed(k, add_const(k, w->t, 1), child_shift);
   val first = mul_const(k, own, g), count = smax(k, i32(k, 0), sub(k, end, first));
   val child = smin(k, mma_lane_row(k, &w->lanes), smax(k, add_const(k, count, -1), i32(k, 0)));
@@ -212,7 +212,7 @@ static val own_score(struct ir *k, const struct walk *w, val depth, val out[NODE
   val n = to_float(k, count), part = reciprocal_approx(k, n), bonus = f32(k, 0);
   if (plan_is_mass(plan)) {
     val log = log2_approx(k, mul(k, n, f32(k, 1.0 / g)));
-    bonus = mul(k, log, reciprocal_approx(k, mul(k, WALK_ARG(scale), f32(k, 1.44269504088896341))));
+    bonus = mul(k, log, reciprocal_approx(k, log2_units(k, WALK_ARG(scale))));
   }
   val none = is_le(k, count, i32(k, 0)), column = bit_and(k, w->lanes.lane, i32(k, 3));
   for (int s = 0; s < node_slots(plan); s++) {
@@ -317,7 +317,7 @@ static val few_level(struct ir *k, struct walk *w, val depth, best_body *body, v
   val worth = plan_is_mass(plan) ? node_share(k, plan, &w->lanes, WALK_ARG(scale), &x)
                                  : node_worth(k, plan, &w->lanes, WALK_ARG(scale), &x);
   val key = walk_key(k, w, node, shift, worth);
-  if ((node_width(plan) << walk_log2(values)) > n)
+  if ((node_width(plan) << log2_from(values)) > n)
     key = choose(k, is_lt(k, slot, i32(k, n)), key, i32(k, BEST_ABSENT));
   struct best best =
       best_of_lanes(k, &w->lanes, plan->keep, n, slot, node_lane_first(k, plan, &w->lanes, values),
@@ -405,7 +405,7 @@ void walk_score_many(struct ir *k, const struct walk *w, val depth, val first, i
   const int each = step_tiles(w);
   val base = walk_level_rows(k, w, read_level(k, w, depth));
   val tiles = mul(k, get(k, w->parents), i32(k, rows_of_parent(w)));
-  tiles = shift_right(k, add_const(k, tiles, TILE - 1), i32(k, walk_log2(TILE)));
+  tiles = shift_right(k, add_const(k, tiles, TILE - 1), i32(k, log2_from(TILE)));
   struct limits limits = limits_of(k, w, depth);
   FOR_STEP(k, tile, mul_const(k, first, each), tiles, i32(k, each * step)) {
     score_step(k, w, depth, base, tile, &limits);

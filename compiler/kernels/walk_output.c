@@ -6,7 +6,7 @@
 #include "compiler/kernels/walk.h"
 #include "runtime/abi.def"
 
-static const double LN2 = 0.69314718055994530942, LOG2_E = 1.44269504088896340736;
+static const double LN2 = 0.69314718055994530942;
 
 /* ---- ids and worth ---- */
 
@@ -57,7 +57,7 @@ void walk_write_rest(struct ir *k, const struct walk *w, val count) {
 /* Whether the pair is in the parent's cluster: see cluster.h. */
 static val wants_scores(struct ir *k, const struct walk *w, val parent, val seen) {
   val wanted = cluster_has_singles(w->plan)
-                   ? bit_not(k, walk_is_forced(k, w, parent, i32(k, walk_log2(w->plan->children))))
+                   ? bit_not(k, walk_is_forced(k, w, parent, i32(k, log2_from(w->plan->children))))
                    : walk_has_unforced(k, w, parent);
   return both(k, seen, wanted);
 }
@@ -87,7 +87,7 @@ void walk_flush(struct ir *k, const struct walk *w) {
 }
 
 static void write_parent(struct ir *k, const struct walk *w, val row, val place, val small) {
-  int shift = walk_log2(w->plan->children);
+  int shift = log2_from(w->plan->children);
   val node = load(k, k->i32, walk_kept_at(k, w, place), WALK_WORD);
   val seen = is_le(k, node, shift_right_signed(k, w->last, i32(k, shift)));
   val out = row_place(k, w, WALK_ARG(kept), row, place);
@@ -124,7 +124,7 @@ static val sink_counts(struct ir *k, const struct walk *w) {
 
 void walk_write_sink(struct ir *k, const struct walk *w) {
   const struct plan_pyramid *plan = w->plan;
-  val counts = sink_counts(k, w), cs = mul(k, WALK_ARG(scale), f32(k, LOG2_E));
+  val counts = sink_counts(k, w), cs = log2_units(k, WALK_ARG(scale));
   struct node_logits x;
   val first_mean = at(k, w->rows, mma_lane_bytes(k, &w->lanes));
   node_multiply(k, plan, &w->q, 1, &first_mean, &x);
@@ -133,7 +133,7 @@ void walk_write_sink(struct ir *k, const struct walk *w) {
   val first = is_eq(k, bit_and(k, w->lanes.lane, i32(k, 3)), i32(k, 0));
   for (int s = 0; s < node_slots(plan); s++) {
     val head = add_const(k, mma_lane_row(k, &w->lanes), (int64_t)s * 8);
-    val score = fused(k, cs, x.x[0][s][0], f32(k, walk_log2(plan->leaf)));
+    val score = fused(k, cs, x.x[0][s][0], f32(k, log2_from(plan->leaf)));
     score = choose(k, counts, maximum(k, score, f32(k, -INFINITY)), f32(k, -INFINITY));
     val exists = both(k, first, is_lt(k, head, i32(k, plan->group)));
     store_if(k, exists, score, at(k, out, mul_const(k, head, WALK_WORD)));

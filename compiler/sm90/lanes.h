@@ -14,6 +14,17 @@ struct lanes {
 struct lanes lanes_new(struct ir *k);
 val lanes_warpgroup(struct ir *k, const struct lanes *lanes); /* index in the CTA */
 
+/* The least power of two that is not below n >= 1, and its logarithm: lanes that n take. */
+static inline int log2_from(int n) {
+  int bits = 0;
+  while (1 << bits < n)
+    bits++;
+  return bits;
+}
+static inline int power_of_two_from(int n) {
+  return 1 << log2_from(n);
+}
+
 val quad_max(struct ir *k, val f32_value); /* over the four lanes that share lane / 4 */
 val quad_sum(struct ir *k, val f32_value);
 val quads_sum(struct ir *k, val f32_value); /* over the eight lanes with the same t mod 4 */
