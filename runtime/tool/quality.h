@@ -10,6 +10,7 @@
        quality_measure.c .... one pack at one density: its output, lists, errors
        quality_cost.c ....... FLOP of a method, as a share of dense attention's
        quality_report.c ..... the table and the JSON lines
+       quality_words.c ...... what reports have in common
        quality_page.c ....... the HTML page; quality_chart.c, quality_strip.c: its pictures
 
    A pack is a black box that maps q, k, v to o and lists: nothing here knows which tails and
@@ -249,6 +250,17 @@ struct strip_row {
 /* One strip of cells per row, on one logarithmic colour scale. */
 void strip_write(FILE *out, const char *id, const char *title, const char *x_label,
                  const struct strip_row *rows, int n);
+
+/* ---- words of all reports ---- */
+
+/* "bf16", "fp16". */
+const char *quality_type_name(pisa_type type);
+/* `"name": "value", ` of a JSON line. */
+void quality_json_text(FILE *out, const char *name, const char *value);
+/* An array [1, heads, n, d], contiguous. */
+pisa_tensor quality_tensor(void *data, int64_t n, int64_t d);
+/* The style sheet of pages. */
+extern const char *const quality_style;
 
 /* |text| with <, >, & and quotes escaped. */
 void page_text(FILE *out, const char *text);

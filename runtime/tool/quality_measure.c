@@ -165,10 +165,6 @@ static pisa_status compare(struct measure *m, struct quality_result *out, pisa_e
 
 /* ---- the pack's output ---- */
 
-static pisa_tensor tensor_of(void *data, int64_t n, int64_t d) {
-  return (pisa_tensor){.data = data, .stride = {0, n * d, d, 1}};
-}
-
 static pisa_status call_init(const struct quality_scene *s, const struct quality_pack *pack,
                              double density, struct run_call *c, pisa_error *error) {
   int64_t d = s->head_dim;
@@ -191,10 +187,10 @@ static pisa_status call_init(const struct quality_scene *s, const struct quality
                              .kv_heads = s->kv_heads,
                              .n_q = s->n_q,
                              .n_k = s->n_k,
-                             .q = tensor_of(s->q, s->n_q, d),
-                             .k = tensor_of(s->k, s->n_k, d),
-                             .v = tensor_of(s->v, s->n_k, d),
-                             .o = tensor_of(c->o, s->n_q, d),
+                             .q = quality_tensor(s->q, s->n_q, d),
+                             .k = quality_tensor(s->k, s->n_k, d),
+                             .v = quality_tensor(s->v, s->n_k, d),
+                             .o = quality_tensor(c->o, s->n_q, d),
                              .density = density,
                              .scale = s->scale};
   pisa_status status = pisa_kept_blocks(pack->pack, pack->variant, &c->call, &c->kept, error);

@@ -16,10 +16,6 @@ static pisa_status check_method(const struct pisa_method *m, pisa_error *error) 
   return PISA_OK;
 }
 
-static const char *type_name(pisa_type type) {
-  return type == PISA_BF16 ? "bf16" : "fp16";
-}
-
 /* Errors of packs can be compared when all see the same numbers. */
 static pisa_status check_alike(const struct quality_packs *packs, const char *first,
                                const char *path, const struct quality_pack *pack,
@@ -35,8 +31,8 @@ static pisa_status check_alike(const struct quality_packs *packs, const char *fi
   return pisa_fail(error, PISA_INVALID_ARGUMENT,
                    "%s is for head_dim %d, %s, %d query heads per key head, but %s for head_dim "
                    "%d, %s, %d: compare packs of one shape",
-                   path, m->head_dim, type_name(m->type), group, first, packs->head_dim,
-                   type_name(packs->type), packs->group);
+                   path, m->head_dim, quality_type_name(m->type), group, first, packs->head_dim,
+                   quality_type_name(packs->type), packs->group);
 }
 
 /* ---- variants and lines ---- */

@@ -8,15 +8,6 @@
 
 #include "runtime/tool/quality.h"
 
-static const char *const style =
-    "body{font:15px/1.5 system-ui,sans-serif;color:#1f2328;max-width:1160px;margin:2rem "
-    "auto;padding:0 1rem;background:#fff}h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2rem}"
-    "p{max-width:46rem}.soft{color:#59636e}.row{display:flex;flex-wrap:wrap;gap:8px}"
-    "table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:13px}"
-    "th,td{padding:3px 10px;text-align:right;border-bottom:1px solid #e4e7eb}"
-    "th:first-child,td:first-child{text-align:left}figure{margin:0}"
-    "svg{max-width:100%;height:auto}";
-
 struct page {
   FILE *out;
   const struct quality_set *sets;
@@ -257,7 +248,7 @@ static void write_page(const struct page *p) {
           "heaviest key blocks, by softmax mass, that a list of k blocks has. Mass: the share of "
           "the softmax on listed blocks; best mass: on the k heaviest. Cost: FLOP from q, k, v to "
           "o.</p>\n",
-          style);
+          quality_style);
   if (p->n > 1)
     write_spreads(p);
   for (int s = 0; s < p->n; s++)

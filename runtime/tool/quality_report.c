@@ -5,10 +5,6 @@
 
 #include "runtime/tool/quality.h"
 
-static const char *type_name(const struct quality_scene *s) {
-  return s->type == PISA_BF16 ? "bf16" : "fp16";
-}
-
 /* ---- the table ---- */
 
 void quality_table_head(FILE *out, const struct quality_set *set) {
@@ -19,9 +15,9 @@ void quality_table_head(FILE *out, const struct quality_set *set) {
           "alone: error %.4f\n"
           "%-*s %8s %10s %9s %9s %9s %8s %8s %8s %8s\n",
           s->name, s->n_wanted, s->n_wanted == 1 ? "" : "s", s->head_dim, s->n_q, s->n_k,
-          type_name(s), set->spread.inside, set->spread.between, set->rounding, set->label_width,
-          "pack", "density", "blocks", "error", "worst", "PSNR dB", "recall", "mass", "best",
-          "cost");
+          quality_type_name(s->type), set->spread.inside, set->spread.between, set->rounding,
+          set->label_width, "pack", "density", "blocks", "error", "worst", "PSNR dB", "recall",
+          "mass", "best", "cost");
 }
 
 /* The largest error of a head. */
@@ -61,20 +57,6 @@ void quality_table_row(FILE *out, const struct quality_result *r, const struct q
 }
 
 /* ---- JSON ---- */
-
-static void text(FILE *out, const char *name, const char *value) {
-  fprintf(out, "\"%s\": \"", name);
-  for (const char *at = value; *at; at++) {
-    unsigned char c = (unsigned char)*at;
-    if (c == '"' || c == '\\')
-      fprintf(out, "\\%c", c);
-    else if (c < 0x20)
-      fprintf(out, "\\u%04x", c);
-    else
-      fputc(c, out);
-  }
-  fputs("\", ", out);
-}
 
 /* JSON has no infinity and no NaN. */
 static void number(FILE *out, double value, int digits) {
@@ -130,15 +112,15 @@ void quality_json(FILE *out, const struct quality_result *r, const struct qualit
   const struct quality_scene *s = &set->scene;
   const struct pisa_method *m = &r->pack->chosen->method;
   fputc('{', out);
-  text(out, "spec", r->pack->pack->manifest.name);
-  text(out, "variant", r->pack->chosen->choices);
-  text(out, "tensors", s->name);
+  quality_json_text(out, "spec", r->pack->pack->manifest.name);
+  quality_json_text(out, "variant", r->pack->chosen->choices);
+  quality_json_text(out, "tensors", s->name);
   if (s->synthetic)
     fprintf(out, "\"asked\": {\"inside_std\": %g, \"between_std\": %g}, ", s->spread, s->between);
   fprintf(out,
           "\"shape\": {\"heads\": %" PRId64 ", \"Nq\": %" PRId64 ", \"Nk\": %" PRId64
           ", \"D\": %d, \"type\": \"%s\", \"query\": %d, \"key\": %d}, \"density\": ",
-          s->n_wanted, s->n_q, s->n_k, s->head_dim, type_name(s), m->query, m->key);
+          s->n_wanted, s->n_q, s->n_k, s->head_dim, quality_type_name(s->type), m->query, m->key);
   number(out, r->density > 0 ? r->density : NAN, 9);
   fputs(", \"threshold\": ", out);
   number(out, threshold(r) > 0 ? threshold(r) : NAN, 9);

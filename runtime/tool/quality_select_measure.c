@@ -183,10 +183,6 @@ static pisa_status with_pyramids(struct measure *m, const struct pisa_method *me
 
 /* ---- the pack's lists ---- */
 
-static pisa_tensor tensor_of(void *data, int64_t n, int64_t d) {
-  return (pisa_tensor){.data = data, .stride = {0, n * d, d, 1}};
-}
-
 static pisa_status select_with(const struct quality_scene *s, const struct quality_pack *pack,
                                const struct quality_run *run, struct run_call *c,
                                pisa_error *error) {
@@ -205,8 +201,8 @@ static pisa_status select_with(const struct quality_scene *s, const struct quali
                              .kv_heads = s->kv_heads,
                              .n_q = s->n_q,
                              .n_k = s->n_k,
-                             .q = tensor_of(s->q, s->n_q, s->head_dim),
-                             .k = tensor_of(s->k, s->n_k, s->head_dim),
+                             .q = quality_tensor(s->q, s->n_q, s->head_dim),
+                             .k = quality_tensor(s->k, s->n_k, s->head_dim),
                              .scale = s->scale};
   pisa_status status = pisa_kept_blocks(pack->pack, pack->variant, &c->call, &c->kept, error);
   if (status)

@@ -6,14 +6,6 @@
 
 #include "runtime/tool/quality_select.h"
 
-static const char *const style =
-    "body{font:15px/1.5 system-ui,sans-serif;color:#1f2328;max-width:1160px;margin:2rem "
-    "auto;padding:0 1rem;background:#fff}h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2rem}"
-    "p{max-width:46rem}.row{display:flex;flex-wrap:wrap;gap:8px}"
-    "table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:13px}"
-    "th,td{padding:3px 10px;text-align:right;border-bottom:1px solid #e4e7eb}"
-    "th:first-child,td:first-child{text-align:left}svg{max-width:100%;height:auto}";
-
 enum figure { RECALL, RATIO, CAPTURED };
 static const struct {
   const char *id, *title, *y_label;
@@ -91,7 +83,7 @@ static void write_page(FILE *out, const struct select_set *set) {
           "Recall: the share of them that a list has. Captured: the share of the softmax on listed "
           "leaves. Ratio: that of the list over that of the best leaves, query by query. Queries "
           "that see no more leaves than a list holds are left out.</p>\n<h2>",
-          style);
+          quality_style);
   page_text(out, set->scene.name);
   fputs("</h2>\n<div class=\"row\">\n", out);
   write_chart(out, set, RECALL);

@@ -4,10 +4,6 @@
 
 #include "runtime/tool/quality_select.h"
 
-static const char *type_name(const struct quality_scene *s) {
-  return s->type == PISA_BF16 ? "bf16" : "fp16";
-}
-
 void select_table_head(FILE *out, const struct select_set *set) {
   const struct quality_scene *s = &set->scene;
   fprintf(out,
@@ -15,8 +11,8 @@ void select_table_head(FILE *out, const struct select_set *set) {
           " one in %" PRId64 " looked at, %" PRId64 " keys, %s\n"
           "%-*s %6s %6s %9s %9s %9s %9s %9s\n",
           s->name, s->kv_heads, s->head_dim, s->heads / s->kv_heads, s->n_q, set->truth.every,
-          s->n_k, type_name(s), set->label_width, "pack", "leaf", "keep", "recall", "worst",
-          "captured", "ratio", "of flat");
+          s->n_k, quality_type_name(s->type), set->label_width, "pack", "leaf", "keep", "recall",
+          "worst", "captured", "ratio", "of flat");
 }
 
 /* The lowest recall of a key head. */
@@ -36,20 +32,6 @@ void select_table_row(FILE *out, const struct select_result *r, const struct sel
 
 /* ---- JSON ---- */
 
-static void text(FILE *out, const char *name, const char *value) {
-  fprintf(out, "\"%s\": \"", name);
-  for (const char *at = value; *at; at++) {
-    unsigned char c = (unsigned char)*at;
-    if (c == '"' || c == '\\')
-      fprintf(out, "\\%c", c);
-    else if (c < 0x20)
-      fprintf(out, "\\u%04x", c);
-    else
-      fputc(c, out);
-  }
-  fputs("\", ", out);
-}
-
 static void figures(FILE *out, const struct selection_quality *q) {
   fprintf(out, "\"queries\": %" PRId64 ", \"recall\": %.5g, \"captured\": %.5g, \"ratio\": %.5g",
           q->queries, q->recall, q->captured, q->ratio);
@@ -58,15 +40,15 @@ static void figures(FILE *out, const struct selection_quality *q) {
 void select_json(FILE *out, const struct select_result *r, const struct select_set *set) {
   const struct quality_scene *s = &set->scene;
   fputc('{', out);
-  text(out, "spec", r->pack->pack->manifest.name);
-  text(out, "variant", r->pack->chosen->choices);
-  text(out, "tensors", s->name);
+  quality_json_text(out, "spec", r->pack->pack->manifest.name);
+  quality_json_text(out, "variant", r->pack->chosen->choices);
+  quality_json_text(out, "tensors", s->name);
   fprintf(out,
           "\"shape\": {\"heads\": %" PRId64 ", \"kv_heads\": %" PRId64 ", \"Nq\": %" PRId64
           ", \"Nk\": %" PRId64 ", \"D\": %d, \"type\": \"%s\"}, \"leaf\": %" PRId64
           ", \"keep\": %" PRId64 ", \"every\": %" PRId64 ", ",
-          s->heads, s->kv_heads, s->n_q, s->n_k, s->head_dim, type_name(s), r->leaf, r->keep,
-          set->truth.every);
+          s->heads, s->kv_heads, s->n_q, s->n_k, s->head_dim, quality_type_name(s->type), r->leaf,
+          r->keep, set->truth.every);
   figures(out, &r->all);
   fprintf(out, ", \"flat_recall\": %.5g, \"heads\": [", r->flat_recall);
   int64_t group = s->heads / s->kv_heads;

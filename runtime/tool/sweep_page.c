@@ -7,13 +7,7 @@
 
 #include "runtime/tool/sweep.h"
 
-static const char *const style =
-    "body{font:15px/1.5 system-ui,sans-serif;color:#1f2328;max-width:1160px;margin:2rem "
-    "auto;padding:0 1rem;background:#fff}h1{font-size:1.5rem}p{max-width:46rem}"
-    ".row{display:flex;flex-wrap:wrap;gap:8px}table{border-collapse:collapse;"
-    "font-variant-numeric:tabular-nums;font-size:13px}th,td{padding:3px 10px;text-align:right;"
-    "border-bottom:1px solid #e4e7eb}th:first-child,td:first-child{text-align:left}"
-    "svg{max-width:100%;height:auto}.front{font-weight:600}.chosen{background:#fff8c5}";
+static const char *const style = ".front{font-weight:600}.chosen{background:#fff8c5}";
 
 enum figure { ERROR, RECALL };
 
@@ -85,8 +79,8 @@ static void write_row(FILE *out, const struct sweep *s, const struct sweep_point
 static void write_page(FILE *out, const struct sweep *s, int chosen, struct chart_series *series) {
   fprintf(out,
           "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>pisa "
-          "sweep</title><style>%s</style>\n<h1>",
-          style);
+          "sweep</title><style>%s%s</style>\n<h1>",
+          quality_style, style);
   page_text(out, s->packs.items[0].pack->manifest.name);
   fputs(" on ", out);
   page_text(out, s->scene.name);

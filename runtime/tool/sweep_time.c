@@ -19,10 +19,6 @@ struct sweep_clock {
   size_t bytes;
 };
 
-static pisa_tensor tensor_of(void *data, int64_t n, int64_t d) {
-  return (pisa_tensor){.data = data, .stride = {0, n * d, d, 1}};
-}
-
 static pisa_status put(const struct sweep *s, const uint16_t *from, int64_t elements, void **out,
                        pisa_error *error) {
   size_t bytes = (size_t)elements * sizeof *from;
@@ -61,10 +57,10 @@ static pisa_status fill(struct sweep_clock *c, pisa_error *error) {
                              .kv_heads = scene->kv_heads,
                              .n_q = scene->n_q,
                              .n_k = scene->n_k,
-                             .q = tensor_of(c->memory[0], scene->n_q, d),
-                             .k = tensor_of(c->memory[1], scene->n_k, d),
-                             .v = tensor_of(c->memory[2], scene->n_k, d),
-                             .o = tensor_of(c->memory[3], scene->n_q, d),
+                             .q = quality_tensor(c->memory[0], scene->n_q, d),
+                             .k = quality_tensor(c->memory[1], scene->n_k, d),
+                             .v = quality_tensor(c->memory[2], scene->n_k, d),
+                             .o = quality_tensor(c->memory[3], scene->n_q, d),
                              .blocks = c->memory[4],
                              .scale = scene->scale};
   c->call.o.stride[0] = q;

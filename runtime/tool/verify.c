@@ -240,7 +240,7 @@ static void run_case(struct verify_session *s, const struct verify_case *test,
     pisa_status status = opened;
     attempts[i].outputs = (struct verify_outputs){.o = NULL};
     verify_result_init(&attempts[i].result);
-    verify_report_start(&s->report, test, &codes[i].facts);
+    verify_report_start(&s->report, &codes[i].facts, test->name, test->n_q, test->n_k, test->batch);
     call.module = &modules[i];
     if (!status && !s->stop)
       status = run_code(s, &call, test, i ? &attempts[0] : NULL, &attempts[i], &error);

@@ -7,6 +7,7 @@
        verify_input.c ..... seeded random q, k, v with the property a case needs
        verify_tensor.c .... [B, H, N, D] arrays in every layout, with guard zones
        verify_call.c ...... one launch on poisoned memory; what came back
+       verify_graph.c ..... a launch captured in a graph
        verify_compare.c ... all comparisons of one launch, on all cores:
        verify_statistics.c, verify_lists.c, verify_pairs.c, verify_attention.c
 
@@ -235,7 +236,15 @@ void verify_inherit(struct verify_result *result, const struct verify_result *ot
 /* A failed check. */
 void verify_fail(struct verify_result *result, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/* *largest = max(*largest, value), under the lock; nan stays. */
+void verify_note(struct verify_result *result, double *largest, double value);
 double verify_o_rel(const struct verify_result *result);
+
+/* A launch of |call| captured in a graph that runs twice: the second run starts on what the first
+   one left. */
+pisa_status verify_graph_run(const struct pisa_device *device, CUstream stream,
+                             pisa_status (*enqueue)(const void *call, pisa_error *error),
+                             const void *call, pisa_error *error);
 
 /* ---- comparisons ---- */
 
@@ -301,8 +310,11 @@ struct verify_report {
 
 void verify_report_begin(const struct verify_report *report);
 /* Before a case runs: what hangs is then on the screen. */
-void verify_report_start(const struct verify_report *report, const struct verify_case *test,
-                         const struct verify_code *code);
+void verify_report_start(const struct verify_report *report, const struct verify_code *code,
+                         const char *name, int64_t n_q, int64_t n_k, int64_t batch);
+/* One more case of |code|, which launched the kernels |reached|. */
+void verify_code_count(struct verify_code *code, const struct verify_result *result,
+                       unsigned reached);
 /* Adds the result to |code|. */
 void verify_report_case(const struct verify_report *report, const struct verify_case *test,
                         const struct verify_call *call, const struct verify_result *result,

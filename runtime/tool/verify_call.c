@@ -224,36 +224,18 @@ static pisa_status poison(struct verify_call *c, pisa_error *error) {
   return status ? status : poison_workspace(c, error);
 }
 
-static pisa_status enqueue(const struct verify_call *c, pisa_error *error) {
+static pisa_status enqueue(const void *call, pisa_error *error) {
+  const struct verify_call *c = call;
   return pisa_launch(c->module, &c->request, verify_call_workspace(c), c->layout.bytes, c->stream,
                      error);
-}
-
-/* The graph runs twice: the second run starts on what the first one left. */
-static pisa_status enqueue_graph(const struct verify_call *c, pisa_error *error) {
-  CUgraphExec graph = NULL;
-  pisa_error ignored;
-  pisa_status status = pisa_capture_begin(c->device, c->stream, error);
-  if (status)
-    return status;
-  status = enqueue(c, error);
-  pisa_status ended = pisa_capture_end(c->device, c->stream, &graph, status ? &ignored : error);
-  if (!status)
-    status = ended;
-  for (int run = 0; !status && run < 2; run++)
-    status = pisa_graph_launch(c->device, graph, c->stream, error);
-  if (!status)
-    status = pisa_stream_wait(c->device, c->stream, error);
-  if (!ended)
-    pisa_graph_destroy(c->device, graph);
-  return status;
 }
 
 static pisa_status launch(struct verify_call *c, enum verify_mode mode, pisa_error *error) {
   verify_call_bind(c, mode != VERIFY_BARE);
   pisa_status status = poison(c, error);
   if (!status)
-    status = mode == VERIFY_GRAPH ? enqueue_graph(c, error) : enqueue(c, error);
+    status = mode == VERIFY_GRAPH ? verify_graph_run(c->device, c->stream, enqueue, c, error)
+                                  : enqueue(c, error);
   if (!status)
     status = pisa_stream_wait(c->device, c->stream, error);
   return status;

@@ -100,10 +100,10 @@ void verify_report_begin(const struct verify_report *report) {
           "lse", "mean", "norm", "h_sum", "swaps", "compared", "s");
 }
 
-void verify_report_start(const struct verify_report *report, const struct verify_case *test,
-                         const struct verify_code *code) {
+void verify_report_start(const struct verify_report *report, const struct verify_code *code,
+                         const char *name, int64_t n_q, int64_t n_k, int64_t batch) {
   fprintf(report->table, "%-12s %-16s %-5s %6" PRId64 " %6" PRId64 " %2" PRId64 " ", code->spec,
-          test->name, code->kind, test->n_q, test->n_k, test->batch);
+          name, code->kind, n_q, n_k, batch);
   fflush(report->table);
 }
 
@@ -141,16 +141,20 @@ static unsigned reached(const struct verify_call *call) {
   return kernels | 1U << PISA_KERNEL_STATISTICS | 1U << PISA_KERNEL_ROUTE;
 }
 
+void verify_code_count(struct verify_code *code, const struct verify_result *r, unsigned reached) {
+  code->cases++;
+  code->failed += r->n_failures > 0;
+  code->reached |= reached;
+  note_max(&code->o_rel, verify_o_rel(r));
+  note_max(&code->block_rel, r->block_rel);
+  note_max(&code->lse_abs, r->lse_abs);
+}
+
 void verify_report_case(const struct verify_report *report, const struct verify_case *test,
                         const struct verify_call *call, const struct verify_result *r,
                         struct verify_code *code) {
   print_row(report->table, call, r);
-  code->cases++;
-  code->failed += r->n_failures > 0;
-  code->reached |= reached(call);
-  note_max(&code->o_rel, verify_o_rel(r));
-  note_max(&code->block_rel, r->block_rel);
-  note_max(&code->lse_abs, r->lse_abs);
+  verify_code_count(code, r, reached(call));
   if (report->json)
     json_case(report, test, call, r, code);
 }

@@ -48,6 +48,13 @@ void verify_fail(struct verify_result *result, const char *format, ...) {
   va_end(arguments);
 }
 
+void verify_note(struct verify_result *result, double *largest, double value) {
+  pthread_mutex_lock(&result->lock);
+  if (!(value <= *largest))
+    *largest = value;
+  pthread_mutex_unlock(&result->lock);
+}
+
 double verify_o_rel(const struct verify_result *result) {
   return result->o_square_error == 0 ? 0 : sqrt(result->o_square_error / result->o_square);
 }

@@ -166,7 +166,7 @@ static void run_case(struct verify_session *s, const struct select_case *test, i
     call.module = &modules[i];
     attempts[i].outputs = (struct select_outputs){0};
     verify_result_init(&attempts[i].result);
-    select_report_start(&s->report, test, &codes[i].facts);
+    verify_report_start(&s->report, &codes[i].facts, test->name, test->n_q, test->n_k, test->batch);
     if (!status && !s->stop)
       status = attempt_code(s, &call, i ? &attempts[0] : NULL, &attempts[i], &error);
     else if (s->stop)

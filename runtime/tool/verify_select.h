@@ -240,8 +240,6 @@ struct select_comparison {
   struct verify_result *result;
 };
 
-/* *largest = max(*largest, value), under the lock of the result. */
-void select_note(struct verify_result *result, double *largest, double value);
 /* Builds the pyramid of head->b, head->hk in double. False: no memory. */
 bool select_read_head(const struct select_comparison *c, struct select_head *head);
 /* Compares every mean with the device's, which then takes its place. */
@@ -292,8 +290,6 @@ pisa_status select_decode(const struct verify_session *session, struct select_ca
 /* ---- the loop and the report ---- */
 
 void select_report_begin(const struct verify_report *report);
-void select_report_start(const struct verify_report *report, const struct select_case *test,
-                         const struct verify_code *code);
 void select_report_case(const struct verify_report *report, const struct select_call *call,
                         const struct verify_result *result, struct verify_code *code);
 

@@ -18,7 +18,7 @@ static void compare_lse(const struct select_comparison *c, const struct select_r
   if (!(error <= VERIFY_LSE_ABS))
     verify_fail(c->result, "lse[%lld, %lld, %lld] = %.7g, expected %.7g", (long long)row->head->b,
                 (long long)h, (long long)row->n, got, expected);
-  select_note(c->result, &c->result->lse_abs, error);
+  verify_note(c->result, &c->result->lse_abs, error);
 }
 
 static void compare_o(const struct select_comparison *c, const struct select_row *row, int64_t h,

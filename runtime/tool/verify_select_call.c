@@ -333,23 +333,8 @@ pisa_status select_call_enqueue(const struct select_call *c, pisa_error *error) 
                      error);
 }
 
-static pisa_status enqueue_graph(const struct select_call *c, pisa_error *error) {
-  CUgraphExec graph = NULL;
-  pisa_error ignored;
-  pisa_status status = pisa_capture_begin(c->device, c->stream, error);
-  if (status)
-    return status;
-  status = select_call_enqueue(c, error);
-  pisa_status ended = pisa_capture_end(c->device, c->stream, &graph, status ? &ignored : error);
-  if (!status)
-    status = ended;
-  for (int run = 0; !status && run < 2; run++)
-    status = pisa_graph_launch(c->device, graph, c->stream, error);
-  if (!status)
-    status = pisa_stream_wait(c->device, c->stream, error);
-  if (!ended)
-    pisa_graph_destroy(c->device, graph);
-  return status;
+static pisa_status enqueue(const void *call, pisa_error *error) {
+  return select_call_enqueue(call, error);
 }
 
 pisa_status select_call_run(struct select_call *c, enum select_mode mode,
@@ -360,6 +345,7 @@ pisa_status select_call_run(struct select_call *c, enum select_mode mode,
   if (!status)
     status = select_call_poison(c, true, error);
   if (!status)
-    status = mode == SELECT_GRAPH ? enqueue_graph(c, error) : select_call_enqueue(c, error);
+    status = mode == SELECT_GRAPH ? verify_graph_run(c->device, c->stream, enqueue, c, error)
+                                  : select_call_enqueue(c, error);
   return status ? status : select_call_fetch(c, outputs, result, error);
 }

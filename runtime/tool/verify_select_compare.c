@@ -27,13 +27,6 @@ static void out_of_memory(const struct select_comparison *c) {
   verify_fail(c->result, "not enough host memory for the oracle");
 }
 
-void select_note(struct verify_result *r, double *largest, double value) {
-  pthread_mutex_lock(&r->lock);
-  if (!(value <= *largest))
-    *largest = value;
-  pthread_mutex_unlock(&r->lock);
-}
-
 struct selection select_of(const struct select_call *c) {
   const struct pisa_method *m = &c->module->method;
   bool flat = c->shape.is_decode ? m->flat : c->shape.is_flat;

@@ -61,7 +61,7 @@ void select_compare_means(const struct select_comparison *c, struct select_head 
     for (int64_t node = 0; node < pyramid_nodes(p, level); node++)
       if (is_stored(c, p, level, node))
         worst = fmax(worst, take_mean(c, head, level, node, size));
-  select_note(c->result, &c->result->mean_ulp, worst);
+  verify_note(c->result, &c->result->mean_ulp, worst);
 }
 
 bool select_read_head(const struct select_comparison *c, struct select_head *head) {

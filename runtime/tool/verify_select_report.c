@@ -14,18 +14,6 @@ void select_report_begin(const struct verify_report *report) {
           "swaps", "compared", "s");
 }
 
-void select_report_start(const struct verify_report *report, const struct select_case *test,
-                         const struct verify_code *code) {
-  fprintf(report->table, "%-12s %-16s %-5s %6" PRId64 " %6" PRId64 " %2" PRId64 " ", code->spec,
-          test->name, code->kind, test->n_q, test->n_k, test->batch);
-  fflush(report->table);
-}
-
-static void note_max(double *largest, double value) {
-  if (!(value <= *largest))
-    *largest = value;
-}
-
 static void print_row(FILE *out, const struct select_call *call, const struct verify_result *r) {
   char compared[48];
   snprintf(compared, sizeof compared, "%" PRId64 "/%" PRId64, r->blocks_compared, r->blocks);
@@ -106,12 +94,7 @@ static void json_case(const struct verify_report *report, const struct select_ca
 void select_report_case(const struct verify_report *report, const struct select_call *call,
                         const struct verify_result *r, struct verify_code *code) {
   print_row(report->table, call, r);
-  code->cases++;
-  code->failed += r->n_failures > 0;
-  code->reached |= reached(call);
-  note_max(&code->o_rel, verify_o_rel(r));
-  note_max(&code->block_rel, r->block_rel);
-  note_max(&code->lse_abs, r->lse_abs);
+  verify_code_count(code, r, reached(call));
   if (report->json)
     json_case(report, call, r, code);
 }

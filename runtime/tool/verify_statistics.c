@@ -9,13 +9,6 @@
 
 enum { H_PARTS = 8 };
 
-static void note_max(pthread_mutex_t *lock, double *largest, double value) {
-  pthread_mutex_lock(lock);
-  if (value > *largest || isnan(value))
-    *largest = value;
-  pthread_mutex_unlock(lock);
-}
-
 static void widen(pisa_type type, const uint16_t *in, int64_t n, double *out) {
   for (int64_t i = 0; i < n; i++)
     out[i] = (double)cpu_widen(type, in[i]);
@@ -97,7 +90,7 @@ static void compare_means(const struct verify_head *head, const struct means *m)
       if (error > largest || isnan(error))
         largest = error;
     }
-  note_max(&head->result->lock, &head->result->mean_ulp, largest);
+  verify_note(head->result, &head->result->mean_ulp, largest);
 }
 
 /* Error in ulp of one stored variance of |rows| values x[row * D]. In float it is a difference of
@@ -134,7 +127,7 @@ static void compare_variances(const struct verify_head *head) {
       if (error > largest || isnan(error))
         largest = error;
     }
-  note_max(&head->result->lock, &head->result->mean_ulp, largest);
+  verify_note(head->result, &head->result->mean_ulp, largest);
 }
 
 /* Square root of the sum of squares of x [n]. */
@@ -187,7 +180,7 @@ static void compare_norms(const struct verify_head *head) {
     if (relative > largest || isnan(relative))
       largest = relative;
   }
-  note_max(&head->result->lock, &head->result->norm_rel, largest);
+  verify_note(head->result, &head->result->norm_rel, largest);
 }
 
 /* The norms of absent blocks. */
@@ -227,7 +220,7 @@ static void compare_h_sum(const struct verify_head *head) {
   if (!(relative <= verify_limits_of(head->problem->type).h_sum_rel))
     verify_fail(head->result, "h_sum[%lld, %lld]: relative L2 error %.3g", (long long)head->b,
                 (long long)kv_head(head), relative);
-  note_max(&head->result->lock, &head->result->h_sum_rel, relative);
+  verify_note(head->result, &head->result->h_sum_rel, relative);
 }
 
 static void widen_norms(const struct verify_head *head, const float *parts) {

@@ -7,7 +7,7 @@ cd "$(dirname "$0")/../.."
 max_lines=450
 max_lines_long=650
 max_columns=100
-long='compiler/main\.c|compiler/kernels/[a-z]+\.c|runtime/tool/verify_case\.c' # lists of cases; one kernel, read from top to bottom
+long='compiler/main\.c|compiler/kernels/[a-z]+\.c' # a list of cases; one kernel, read from top to bottom
 
 files() { # files ERE: paths that match, without what git ignores, and without the rules themselves
   { git ls-files --cached --others --exclude-standard 2>/dev/null || find . -type f | sed 's:^\./::'; } |
