@@ -164,6 +164,9 @@ static struct plan_kernel plan_leaf_score(const struct plan_pyramid *p) {
   };
 }
 
+/* Once a row, with parts of a softmax. */
+enum { WALK_SPILLS = 16 };
+
 /* Warps that take rows by themselves: as many as registers and shared memory have room for, 20 at
    most (of 16, 20 and 24 the fastest at 256K tokens, G 16, D 64, K 8). */
 static struct plan_kernel plan_walk(const struct plan_pyramid *p, const struct target *target) {
@@ -173,7 +176,11 @@ static struct plan_kernel plan_walk(const struct plan_pyramid *p, const struct t
   const int bytes = walk_room_of(p).bytes, room = target->smem_bytes / bytes;
   warps = room < warps ? room : warps;
   return (struct plan_kernel){
-      .entry = "pisa_walk", .threads = 32 * warps, .smem_bytes = warps * bytes};
+      .entry = "pisa_walk",
+      .threads = 32 * warps,
+      .smem_bytes = warps * bytes,
+      .spill_budget = plan_is_mass(p) ? WALK_SPILLS : 0,
+  };
 }
 
 /* A thread ranks candidates of its row and keeps its list, rows of 16 bytes and 16 between them; or
@@ -222,10 +229,17 @@ static struct plan_kernel plan_decode(const struct plan_pyramid *p) {
   };
 }
 
-/* Kernels are written for the heads and sizes of language models, 64 components and log-sum-exps;
-   every other selection that can be asked for compiles too, where more numbers live at once than a
+/* What kernels are written for: head dimension 64, pairs of leaves of 64 keys, log-sum-exps. */
+static bool is_usual(const struct plan_pyramid *p) {
+  return p->head_dim == 64 && p->group <= 16 && p->leaf == 64 && p->children == 2 &&
+         p->keep <= 32 && p->score == SCORE_LSE && p->page == 0 && (p->flat || p->clustered);
+}
+
+/* Every other selection that can be asked for compiles too, where more numbers live at once than a
    thread has registers: these bytes of spills, at most, in a sweep over all of them. */
 static void allow_spills(struct plan_pyramid *p) {
+  if (is_usual(p))
+    return;
   enum { BUILD = 64, WALK = 768, LEAF_SCORE = 512, FLAT = 512, DECODE = 768, ATTEND = 192 };
   const struct {
     struct plan_kernel *kernel;
