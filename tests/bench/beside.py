@@ -14,12 +14,10 @@ stdout. Exit 3 when a check fails.
 """
 
 import argparse
-import datetime
 import json
 import os
 import pathlib
 import secrets
-import subprocess
 import sys
 
 import numpy
@@ -31,7 +29,7 @@ import authors  # noqa: E402
 import dense  # noqa: E402
 import reference  # noqa: E402
 from libpisa import Kernel, Library  # noqa: E402
-from protocol import Contestant, measure  # noqa: E402
+from protocol import Contestant, facts_of_run, measure  # noqa: E402
 from scenes import SCENES, Scene  # noqa: E402
 
 # The attention's 4e-3 and 1e-3 and its summaries' rounding, which this check recomputes.
@@ -60,11 +58,6 @@ def options():
     parser.add_argument("--commit", default=os.environ.get("PISA_COMMIT", "unknown"))
     parser.add_argument("--out", default="bench.jsonl")
     return parser.parse_args()
-
-
-def driver_version():
-    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-    return subprocess.run(query, capture_output=True, text=True, check=True).stdout.split()[0]
 
 
 # ---- what is measured ----
@@ -291,13 +284,7 @@ def run(arguments):
             scenes.append((scene, kernels))
     if not packs.passed:
         sys.exit(3)
-    stamp = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%dT%H%M%SZ")
-    facts = {
-        "run": f"{stamp}-{secrets.token_hex(3)}",
-        "commit": arguments.commit,
-        "device": torch.cuda.get_device_name(0),
-        "driver": driver_version(),
-    }
+    facts = facts_of_run(arguments.commit)
     print(
         f"{'tokens':>7} {'variant':28} {'ms':>9} {'sustained':>9}  "
         f"{'peer':8} {'ms':>9} {'sustained':>9} {'ratio':>6} {'/ first':>9}"

@@ -6,83 +6,15 @@ launched again and again for the price of one foreign call. Only what the benchm
 
 import ctypes
 import os
-from ctypes import (
-    POINTER,
-    Structure,
-    byref,
-    c_char,
-    c_char_p,
-    c_double,
-    c_float,
-    c_int,
-    c_int64,
-    c_size_t,
-    c_void_p,
-)
+import pathlib
+import sys
+from ctypes import POINTER, byref, c_char_p, c_int, c_int64, c_size_t, c_void_p
 
 import torch
 
-
-class Error(Structure):
-    _fields_ = [("status", c_int), ("message", c_char * 1024)]
-
-
-class PackInfo(Structure):
-    _fields_ = [
-        ("name", c_char_p),
-        ("compiler", c_char_p),
-        ("target", c_char_p),
-        ("manifest", c_char_p),
-        ("type", c_int),
-        ("heads", c_int),
-        ("kv_heads", c_int),
-        ("head_dim", c_int),
-        ("n_variants", c_int),
-        ("has_cubin", c_int),
-        ("validated", c_int),
-    ]
-
-
-class Tensor(Structure):
-    _fields_ = [("data", c_void_p), ("stride", c_int64 * 4)]
-
-
-class Attention(Structure):
-    _fields_ = [
-        ("struct_size", c_size_t),
-        ("batch", c_int64),
-        ("heads", c_int64),
-        ("kv_heads", c_int64),
-        ("n_q", c_int64),
-        ("n_k", c_int64),
-        ("q", Tensor),
-        ("k", Tensor),
-        ("v", Tensor),
-        ("o", Tensor),
-        ("lse", c_void_p),
-        ("blocks", c_void_p),
-        ("density", c_double),
-        ("keep", c_int64),
-        ("scale", c_float),
-        ("k_lengths", c_void_p),
-        ("lists", c_void_p),
-        ("n_listed", c_int64),
-        ("worth", c_void_p),
-        ("q_starts", c_void_p),
-        ("k_starts", c_void_p),
-        ("pages", c_void_p),
-        ("page_columns", c_int64),
-        ("pyramid", c_void_p),
-        ("phase", c_int),
-        ("n_new", c_int64),
-        ("append_completed", c_int),
-        ("csr_offsets", c_void_p),
-        ("csr_queries", c_void_p),
-    ]
-
-
-PREFILL, DECODE = 0, 1
-
+# The structures are the package's; its folder comes last, for it has names that others have too.
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "runtime/python/pisa"))
+from _abi import DECODE, PREFILL, Attention, CError, PackInfo, Tensor  # noqa: E402, F401 (DECODE: for select_beside)
 
 SIGNATURES = {
     "pisa_pack_open": [c_char_p, POINTER(c_void_p)],
@@ -104,10 +36,10 @@ class Library:
         for name, arguments in SIGNATURES.items():
             function = getattr(self.lib, name)
             function.restype = c_int
-            function.argtypes = arguments + [POINTER(Error)]
+            function.argtypes = arguments + [POINTER(CError)]
 
     def __call__(self, name, *arguments):
-        error = Error()
+        error = CError()
         if getattr(self.lib, name)(*arguments, byref(error)) != 0:
             raise RuntimeError(f"{name}: {error.message.decode(errors='replace')}")
 
@@ -246,7 +178,7 @@ class Launch:
         self.request.blocks = self.blocks.data_ptr() if self.blocks is not None else None
         kernel.call("pisa_workspace_size", kernel.module, byref(self.request), byref(size))
         self.workspace = torch.empty(max(1, size.value), device="cuda", dtype=torch.uint8)
-        self.error = Error()
+        self.error = CError()
         self.arguments = (
             kernel.module,
             byref(self.request),
@@ -286,7 +218,7 @@ class Selection:
         size = c_size_t()
         kernel.call("pisa_workspace_size", kernel.module, byref(self.request), byref(size))
         self.workspace = torch.empty(max(1, size.value), device="cuda", dtype=torch.uint8)
-        self.size, self.error = size.value, Error()
+        self.size, self.error = size.value, CError()
 
     def __call__(self):
         status = self.kernel.call.lib.pisa_launch(

@@ -8,8 +8,11 @@ contestant has its turn in each round, so that a warm chip meets all of them ali
 """
 
 import contextlib
+import datetime
 import math
+import secrets
 import statistics
+import subprocess
 import time
 
 import torch
@@ -80,3 +83,16 @@ def measure(contestants, rounds):
         for c in contestants:
             loads[c.name].append(sustained(c, about[c.name]))
     return {n: (statistics.median(bursts[n]), statistics.median(loads[n])) for n in about}
+
+
+def facts_of_run(commit):
+    """What every record of this run says: an id of its own, what was measured, where."""
+    stamp = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%dT%H%M%SZ")
+    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    driver = subprocess.run(query, capture_output=True, text=True, check=True).stdout.split()[0]
+    return {
+        "run": f"{stamp}-{secrets.token_hex(3)}",
+        "commit": commit,
+        "device": torch.cuda.get_device_name(0),
+        "driver": driver,
+    }

@@ -15,12 +15,10 @@ One JSON line per (variant, shape, peer) goes to --out, a table to stdout. Exit 
 """
 
 import argparse
-import datetime
 import json
 import os
 import pathlib
 import secrets
-import subprocess
 import sys
 
 import torch
@@ -31,7 +29,7 @@ import causal  # noqa: E402
 import select_reference  # noqa: E402
 import selection  # noqa: E402
 from libpisa import DECODE, Kernel, Library, Selection, pyramid_of  # noqa: E402
-from protocol import Contestant, measure  # noqa: E402
+from protocol import Contestant, facts_of_run, measure  # noqa: E402
 from select_scenes import SCENES  # noqa: E402
 from select_scenes import DECODE as STEP  # noqa: E402
 from select_scenes import SELECTION as LISTS  # noqa: E402
@@ -58,11 +56,6 @@ def options():
     parser.add_argument("--commit", default=os.environ.get("PISA_COMMIT", "unknown"))
     parser.add_argument("--out", default="bench.jsonl")
     return parser.parse_args()
-
-
-def driver_version():
-    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-    return subprocess.run(query, capture_output=True, text=True, check=True).stdout.split()[0]
 
 
 def numbers(text):
@@ -310,13 +303,7 @@ def run(arguments):
     scenes, passed = load(arguments)
     if not passed:
         sys.exit(3)
-    stamp = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%dT%H%M%SZ")
-    facts = {
-        "run": f"{stamp}-{secrets.token_hex(3)}",
-        "commit": arguments.commit,
-        "device": torch.cuda.get_device_name(0),
-        "driver": driver_version(),
-    }
+    facts = facts_of_run(arguments.commit)
     print(
         f"{'tokens':>7} {'B':>3} {'variant':20} {'ms':>9} {'sustained':>9}  "
         f"{'peer':20} {'ms':>9} {'sustained':>9} {'ratio':>7}"
