@@ -231,6 +231,7 @@ struct chart_series {
 struct chart {
   const char *id, *title, *x_label, *y_label;
   bool log_x, linear_y;
+  bool fitted_y;  /* a linear y begins near the lowest value, not at 0 */
   bool percent_x; /* y always is */
   int n;          /* series, drawn in the colours of their place */
   const struct chart_series *series;

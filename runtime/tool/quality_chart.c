@@ -14,7 +14,7 @@ static const char *const ink = "#1f2328", *const soft = "#59636e", *const grid =
 struct axis {
   double low, high;  /* of what is drawn: logarithms when |log| */
   double begin, end; /* pixels */
-  bool log, percent;
+  bool log, percent, fitted;
   double ticks[MAX_TICKS];
   int n_ticks;
 };
@@ -80,6 +80,10 @@ static void axis_init(struct axis *a, double low, double high) {
   if (a->log) {
     a->low = log10(low) - 0.06;
     a->high = log10(high) + 0.06;
+  } else if (a->fitted) {
+    double room = fmax(0.06 * (high - low), 0.002 * high);
+    a->low = low - room;
+    a->high = high + room;
   } else {
     a->low = 0;
     a->high = high * 1.04;
@@ -104,7 +108,11 @@ static void axes_init(const struct chart *c, struct axis *x, struct axis *y) {
   if (high_x == 0) /* nothing to draw */
     low_x = low_y = 0.1, high_x = high_y = 1;
   *x = (struct axis){.log = c->log_x, .percent = c->percent_x, .begin = LEFT, .end = WIDTH - RIGHT};
-  *y = (struct axis){.log = !c->linear_y, .percent = true, .begin = HEIGHT - BOTTOM, .end = TOP};
+  *y = (struct axis){.log = !c->linear_y,
+                     .percent = true,
+                     .fitted = c->fitted_y,
+                     .begin = HEIGHT - BOTTOM,
+                     .end = TOP};
   axis_init(x, low_x, high_x);
   axis_init(y, low_y, high_y);
 }

@@ -37,6 +37,7 @@ static void write_chart(FILE *out, const struct select_set *set, enum figure fig
                               .x_label = "position of the query",
                               .y_label = words[figure].y_label,
                               .linear_y = true,
+                              .fitted_y = true,
                               .n = set->n_results,
                               .series = series};
   chart_write(out, &chart);
