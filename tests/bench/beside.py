@@ -9,6 +9,7 @@ stdout. Exit 3 when a check fails.
 
     python3 tests/bench/beside.py --library build/lib/libpisa.so --packs generated --out bench.jsonl
     ... beside.py --scenes tails,types
+    ... beside.py --scenes densities    # only when named: the packs at several densities
     ... beside.py --variants hybrid,flux1_dev:query=64 --tokens 4429
     ... beside.py --variants hybrid,hybrid64:lists=union --inputs FOLDER    # of q.npy, k.npy, v.npy
 """
@@ -44,7 +45,7 @@ def options():
     )
     parser.add_argument("--library", default="build/lib/libpisa.so")
     parser.add_argument("--packs", default="generated", help="folder of NAME.pack")
-    parser.add_argument("--scenes", help="names of scenes.py; default: all whose packs are there")
+    parser.add_argument("--scenes", help="names of scenes.py; default: the speed list, of packs that are there")
     parser.add_argument("--variants", help="in place of scenes: PACK or PACK:NAME=VALUE, ...")
     parser.add_argument("--tokens", default="4096,4608,8192,16384,32768", help="for --variants")
     parser.add_argument("--batch", type=int, default=1)
@@ -79,8 +80,9 @@ def scenes_of(arguments):
         inputs = arguments.inputs or "normal"
         tokens = [0] if arguments.inputs else [int(n) for n in arguments.tokens.split(",")]
         packs = split(arguments.variants)
-        return [Scene("variants", packs, tokens, arguments.heads, arguments.density, inputs)]
-    names = arguments.scenes.split(",") if arguments.scenes else [scene.name for scene in SCENES]
+        return [Scene("variants", packs, tokens, arguments.heads, [arguments.density], inputs)]
+    default = [scene.name for scene in SCENES if not scene.asked]
+    names = arguments.scenes.split(",") if arguments.scenes else default
     unknown = set(names) - {scene.name for scene in SCENES}
     if unknown:
         sys.exit(f"--scenes: no {', '.join(sorted(unknown))} in scenes.py")
@@ -88,14 +90,15 @@ def scenes_of(arguments):
 
 
 class Packs:
-    """Kernels by the name a scene has for them, each loaded and checked once."""
+    """Kernels by the name a scene has for them, each loaded once and checked once per density."""
 
     def __init__(self, arguments):
         self.library, self.folder = Library(arguments.library), pathlib.Path(arguments.packs)
         self.kernels = {}
+        self.checked = set()
         self.passed = True
 
-    def load(self, name, density):
+    def load(self, name, densities):
         if name not in self.kernels:
             pack, _, settings = name.partition(":")
             path = self.folder / f"{pack}.pack"
@@ -105,8 +108,12 @@ class Packs:
             else:
                 words = settings.split(",") if settings else []
                 self.kernels[name] = Kernel(self.library, str(path), words)
-                self.passed = check(self.kernels[name], density) and self.passed
-        return self.kernels[name]
+        kernel = self.kernels[name]
+        for density in densities if kernel else []:
+            if (name, density) not in self.checked:
+                self.checked.add((name, density))
+                self.passed = check(kernel, density) and self.passed
+        return kernel
 
 
 def random_inputs(kernel, b, kv_heads, n):
@@ -153,7 +160,7 @@ def check_length(kernel, density, n):
     lse_error = (launch.lse.double() - lse).abs().max().item()
     passed = error <= MAX_REL_L2[kernel.dtype] and lse_error <= MAX_LSE_ABS  # false for NaN
     print(
-        f"check {kernel.name:28s} {n:5d} rel L2 {error:.2e}  lse {lse_error:.1e}",
+        f"check {kernel.name:28s} {density:7.4f} {n:5d} rel L2 {error:.2e}  lse {lse_error:.1e}",
         "ok" if passed else "FAILED",
         flush=True,
     )
@@ -167,11 +174,18 @@ def shape_of(kernel):
     return kernel.head_dim, TYPES[kernel.dtype], kernel.group
 
 
-def peers_of(names, q, k, v, density):
+def densities_of(kernel, scene, n):
+    """Those at which |kernel| takes turns; where the call's density says nothing, one."""
+    return scene.densities[:1] if kernel.dense(n) or kernel.threshold else scene.densities
+
+
+def peers_of(names, q, k, v, densities):
     k, v = reference.shared(k, q), reference.shared(v, q)
     found = dense.contestants(q, k, v, [name for name in names if name in dense.BACKENDS])
     if "authors" in names:
-        found += authors.contestants(q, k, v, density)
+        if len(densities) > 1:
+            sys.exit("--peers authors: a scene of one density, for a peer has one time")
+        found += authors.contestants(q, k, v, densities[0])
     return found
 
 
@@ -200,13 +214,13 @@ class Side:
             self.inputs = random_inputs(first, arguments.batch, kv_heads, n)
         else:
             self.inputs = file_inputs(first, folder)
-        self.kernels = kernels
-        self.peers = peers_of(arguments.peers.split(","), *self.inputs, scene.density)
+        self.peers = peers_of(arguments.peers.split(","), *self.inputs, scene.densities)
         self.key = "/".join(map(str, shape_of(first)))
+        self.turns = [(k, d) for k in kernels for d in densities_of(k, scene, n)]
 
-    def contestants(self, density):
-        ours = [Contestant(k.name, k.bind(*self.inputs, density)) for k in self.kernels]
-        return ours + [Contestant(f"{p.name} {self.key}", p.call, p.scope) for p in self.peers]
+    def contestants(self):
+        ours = [Contestant((k.name, d), k.bind(*self.inputs, d)) for k, d in self.turns]
+        return ours + [Contestant((p.name, self.key), p.call, p.scope) for p in self.peers]
 
 
 def lines_of(arguments, facts, scene, kernels, n):
@@ -215,11 +229,11 @@ def lines_of(arguments, facts, scene, kernels, n):
     for kernel in kernels:
         shapes.setdefault(shape_of(kernel), []).append(kernel)
     sides = [Side(arguments, scene, same, n) for same in shapes.values()]
-    contestants = [c for side in sides for c in side.contestants(scene.density)]
+    contestants = [c for side in sides for c in side.contestants()]
     times = measure(contestants, arguments.rounds)
     for side in sides:
         q, k, _ = side.inputs
-        for kernel in side.kernels:
+        for kernel, density in side.turns:
             shape = {
                 "B": q.shape[0],
                 "H": q.shape[1],
@@ -228,11 +242,11 @@ def lines_of(arguments, facts, scene, kernels, n):
                 "Nk": k.shape[2],
                 "D": q.shape[3],
                 "type": TYPES[kernel.dtype],
-                "density": share_read(kernel, side.inputs, scene.density),
+                "density": share_read(kernel, side.inputs, density),
             }
             for peer in side.peers:
-                ms, loaded = times[kernel.name]
-                peer_ms, peer_loaded = times[f"{peer.name} {side.key}"]
+                ms, loaded = times[kernel.name, density]
+                peer_ms, peer_loaded = times[peer.name, side.key]
                 yield {
                     **facts,
                     "bench": "piecewise" if scene.inputs == "normal" else "photograph",
@@ -253,7 +267,7 @@ def record(out, line, first_ms):
     out.write(json.dumps(line) + "\n")
     out.flush()
     print(
-        f"{line['shape']['Nk']:7d} {line['variant']:28} {line['ms']:9.4f} "
+        f"{line['shape']['Nk']:7d} {line['variant']:28} {line['shape']['density']:7.4f} {line['ms']:9.4f} "
         f"{line['ms_sustained']:9.4f}  {line['peer']:8} {line['peer_ms']:9.4f} "
         f"{line['peer_ms_sustained']:9.4f} {line['ratio']:6.2f} {line['ms'] / first_ms:9.3f}",
         flush=True,
@@ -276,7 +290,7 @@ def run(arguments):
     packs = Packs(arguments)
     scenes = []
     for scene in scenes_of(arguments):
-        kernels = [packs.load(name, scene.density) for name in scene.packs]
+        kernels = [packs.load(name, scene.densities) for name in scene.packs]
         kernels = [kernel for kernel in kernels if kernel]
         if any(scene.heads % kernel.group for kernel in kernels):
             sys.exit(f"{scene.name}: {scene.heads} heads are no multiple of a pack's group")
@@ -286,7 +300,7 @@ def run(arguments):
         sys.exit(3)
     facts = facts_of_run(arguments.commit)
     print(
-        f"{'tokens':>7} {'variant':28} {'ms':>9} {'sustained':>9}  "
+        f"{'tokens':>7} {'variant':28} {'density':7} {'ms':>9} {'sustained':>9}  "
         f"{'peer':8} {'ms':>9} {'sustained':>9} {'ratio':>6} {'/ first':>9}"
     )
     with open(arguments.out, "a", encoding="utf-8") as out:

@@ -2,7 +2,8 @@
 
 A scene is a set of packs that take turns with their peers at one shape; packs that are to be compared
 with each other stand in the same scene. A pack is NAME or NAME:WORD=VALUE[,WORD=VALUE], the variant of
-it. Packs of other types than the first one's get inputs and peers of their own.
+it. Packs of other types than the first one's get inputs and peers of their own. At several densities
+every pack takes its turn at each of them, but for packs that take none: dense ones, thresholds.
 """
 
 import dataclasses
@@ -14,8 +15,9 @@ class Scene:
     packs: list
     tokens: list
     heads: int = 24
-    density: float = 0.125
+    densities: list = dataclasses.field(default_factory=lambda: [0.125])
     inputs: str = "normal"  # or "photograph": the tokens of --photograph
+    asked: bool = False  # timed only when --scenes names it: not a line of the speed list
 
 
 HALF_TILES = ["flux1_dev:half_tile=off", "flux1_dev:half_tile=on"]
@@ -35,4 +37,11 @@ SCENES = [
     Scene("sd35_medium", ["sd35_medium"], [4429]),
     Scene("wan21_14b", ["wan21_14b"], [32760, 75600], heads=40),
     Scene("hunyuan_video", ["hunyuan_video"], [119056]),
+    Scene(
+        "densities",
+        ["hybrid", "taylor0", "keep_or_drop"],
+        [4608, 16384],
+        densities=[1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2],
+        asked=True,
+    ),
 ]
