@@ -1,8 +1,6 @@
-"""q.npy, k.npy, v.npy [1, H, 4608, 128]: the demo's tokens of a photograph, as bits of bfloat16. Needs numpy.
+"""q.npy, k.npy, v.npy [1, H, 4608, 128]: the demo's tokens of a photograph, as bits of bfloat16. Needs numpy."""
 
-python3 tests/bench/photograph.py FOLDER [HEADS]
-"""
-
+import argparse
 import pathlib
 import sys
 
@@ -15,12 +13,14 @@ import tokens  # noqa: E402
 
 
 def main():
-    folder = pathlib.Path(sys.argv[1])
-    heads = int(sys.argv[2]) if len(sys.argv) > 2 else tokens.HEADS
-    folder.mkdir(parents=True, exist_ok=True)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("heads", type=int, nargs="?", default=tokens.HEADS)
+    args = parser.parse_args()
+    args.folder.mkdir(parents=True, exist_ok=True)
     pixels = png.read((ROOT / "tests/data/astronaut.png").read_bytes())
-    for name, x in zip("qkv", tokens.make(pixels, heads)):
-        np.save(folder / f"{name}.npy", tokens.to_bf16(x)[None])
+    for name, x in zip("qkv", tokens.make(pixels, args.heads)):
+        np.save(args.folder / f"{name}.npy", tokens.to_bf16(x)[None])
 
 
 if __name__ == "__main__":
