@@ -37,6 +37,10 @@ bites paths dsl/a.c '// see /home/someone/notes'
 bites leftovers dsl/a.c '// TODO: the rest'
 bites links dsl/a.md 'see [the notes](notes.md)'
 clean
+head -c 4194305 /dev/zero >"$tree/dsl/a.npy"
+! lint weight || { echo "weight: accepts 4 MiB and a byte"; status=1; }
+clean
+lint weight || { echo "weight: refuses a clean tree"; status=1; }
 rm "$tree/dsl/README.md"
 echo 'int x;' >"$tree/dsl/a.c"
 ! lint readmes || { echo "readmes: accepts a folder without one"; status=1; }

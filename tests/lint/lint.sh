@@ -7,6 +7,7 @@ cd "$(dirname "$0")/../.."
 max_lines=450
 max_lines_long=650
 max_columns=100
+max_bytes=4194304 # the largest pack of generated/ has 2.9 MB
 long='compiler/main\.c|compiler/kernels/[a-z]+\.c' # a list of cases; one kernel, read from top to bottom
 
 files() { # files ERE: paths that match, without what git ignores, and without the rules themselves
@@ -52,6 +53,11 @@ size() {
   done | fail_on_output 'a file does more than one thing:'
 }
 
+weight() {
+  files '.' | tr '\n' '\0' | xargs -0 -r stat -c '%s %n' -- | awk -v max=$max_bytes '$1 > max' |
+    fail_on_output "bytes that somebody left behind, more than $max_bytes:"
+}
+
 columns() {
   list=$(files "$code")
   printf '%s\n' "$list" | while IFS= read -r path; do
@@ -94,9 +100,9 @@ links() {
 }
 
 case ${1-} in
-includes | size | columns | format | paths | leftovers | readmes | links) "$1" ;;
+includes | size | weight | columns | format | paths | leftovers | readmes | links) "$1" ;;
 *)
-  echo "usage: lint.sh includes|size|columns|format|paths|leftovers|readmes|links" >&2
+  echo "usage: lint.sh includes|size|weight|columns|format|paths|leftovers|readmes|links" >&2
   exit 2
   ;;
 esac
