@@ -144,6 +144,7 @@ static struct list list_load(struct ir *k, const struct flat *a, val query) {
 }
 
 static void list_store(struct ir *k, const struct flat *a, const struct list *l, val query) {
+  warp_sync(k); /* lanes without a slot have read the last one */
   for (int s = 0; s < l->slots; s++) {
     val slot = add_const(k, a->lanes.lane, LANES * s);
     IF (k, l->exists[s]) {
