@@ -10,7 +10,9 @@
    in elements.
 
    Errors: every fallible function returns a pisa_status and fills |error| (may be NULL) with a
-   sentence that names the argument and the limit. Results are written only on PISA_OK.
+   sentence that names the argument and the limit. Results go to |out| and its like, and are written
+   only on PISA_OK. |pack|, |variant| (0 .. n_variants - 1), |module| and |call| say what is asked
+   about or run.
 
    Sources: piecewise attention, arXiv 2602.01077; formulas in docs/DESIGN.md. */
 #ifndef PISA_H
@@ -23,79 +25,87 @@
 extern "C" {
 #endif
 
-#define PISA_VERSION_MAJOR 0
-#define PISA_VERSION_MINOR 1
-#define PISA_VERSION_PATCH 0
-#define PISA_VERSION "0.1.0"
+#define PISA_VERSION_MAJOR 0 /* of this header: a new one breaks callers */
+#define PISA_VERSION_MINOR 1 /* while MAJOR is 0, so may a new one of these */
+#define PISA_VERSION_PATCH 0 /* a new one breaks nobody */
+#define PISA_VERSION "0.1.0" /* all three */
 
 /* ---- status -------------------------------------------------------------------------------- */
 
+/* What became of a call. */
 typedef enum pisa_status {
-  PISA_OK = 0,
+  PISA_OK = 0,               /* done */
   PISA_INVALID_ARGUMENT = 1, /* the caller's argument is wrong: fix the call */
   PISA_UNSUPPORTED = 2,      /* legal, but this pack, version or device cannot: names the limit */
   PISA_CORRUPT = 3,          /* the pack is truncated, damaged, foreign or newer than libpisa */
   PISA_IO = 4,               /* a file could not be read or written */
   PISA_NO_DEVICE = 5,        /* no driver, device or current context, or another chip */
   PISA_DRIVER = 6,           /* the CUDA driver refused a call; its own words are in the message */
-  PISA_OUT_OF_MEMORY = 7
+  PISA_OUT_OF_MEMORY = 7     /* of the host or the device */
 } pisa_status;
 
+/* Why a call failed; the caller's, filled in by it. */
 typedef struct pisa_error {
-  pisa_status status;
+  pisa_status status; /* the one that was returned */
   char message[1024]; /* NUL-terminated sentence, empty on PISA_OK */
 } pisa_error;
 
-/* "invalid argument", "corrupt pack", ...; never NULL. */
+/* |status| in words: "invalid argument", "corrupt pack", ...; never NULL. */
 const char *pisa_status_name(pisa_status status);
 /* PISA_VERSION of the library that is linked. */
 const char *pisa_version(void);
 
 /* ---- packs: a compiled spec as one file ---------------------------------------------------- */
 
+/* A pack in memory. */
 typedef struct pisa_pack pisa_pack;
 
-/* Reads a pack and verifies it: magic, ABI number, sizes, sha256 of manifest and parts; and the
-   table PATH.tune, where there is one. Close it with pisa_pack_close. */
+/* Reads the pack at |path| and verifies it: magic, ABI number, sizes, sha256 of manifest and parts;
+   and the table PATH.tune, where there is one. Close it with pisa_pack_close. */
 pisa_status pisa_pack_open(const char *path, pisa_pack **out, pisa_error *error);
-/* The same from memory; |bytes| is copied. */
+/* The same from |size| |bytes| in memory, which are copied; without a table. */
 pisa_status pisa_pack_read(const void *bytes, size_t size, pisa_pack **out, pisa_error *error);
 void pisa_pack_close(pisa_pack *pack); /* NULL is allowed; modules loaded from it stay valid */
 
+/* Of q, k, v, o and stored means: 16 bits an element. */
 typedef enum pisa_type { PISA_BF16 = 0, PISA_FP16 = 1 } pisa_type;
 
+/* What a pack says of itself. */
 typedef struct pisa_pack_info {
   const char *name;     /* the spec's name; borrowed from the pack */
   const char *compiler; /* "pisac 0.1.0, LLVM 22.1.8, ptxas 13.0.88" or "... no ptxas" */
   const char *target;   /* "sm_90a" */
   const char *manifest; /* whole manifest text (docs/ABI.md) */
-  pisa_type type;
-  int heads;      /* the spec's default H; any H with the same H/Hk runs */
-  int kv_heads;   /* the spec's default Hk */
-  int head_dim;   /* D */
-  int n_variants; /* at least 1; variant 0 is the spec as written */
-  int has_cubin;  /* 1: native code for |target| inside; 0: PTX, compiled by the driver on load */
-  int validated;  /* 1: the PTX and cubin of every variant passed on a GPU (docs/results) */
+  pisa_type type;       /* the spec's */
+  int heads;            /* the spec's default H; any H with the same H/Hk runs */
+  int kv_heads;         /* the spec's default Hk */
+  int head_dim;         /* D */
+  int n_variants;       /* at least 1; variant 0 is the spec as written */
+  int has_cubin; /* 1: native code for |target| inside; 0: PTX, compiled by the driver on load */
+  int validated; /* 1: the PTX and cubin of every variant passed on a GPU (docs/results) */
 } pisa_pack_info;
 
+/* Fills |out|, whose texts live as long as the pack. */
 pisa_status pisa_pack_get_info(const pisa_pack *pack, pisa_pack_info *out, pisa_error *error);
-/* The variant whose choices include every "name=value" of |settings| (n of them; others as in
+/* The variant whose choices include every "name=value" of |settings| (|n| of them; others as in
    variant 0). PISA_UNSUPPORTED with the list of choices when there is none. */
 pisa_status pisa_pack_find_variant(const pisa_pack *pack, const char *const *settings, int n,
                                    int *out, pisa_error *error);
 
 /* ---- modules: a variant loaded into the current CUDA context ------------------------------- */
 
+/* Kernels ready to launch. */
 typedef struct pisa_module pisa_module;
 
-enum { PISA_LOAD_PTX_ONLY = 1 }; /* flags: skip the cubin, let the driver compile the PTX */
+/* flags of pisa_module_load */
+enum { PISA_LOAD_PTX_ONLY = 1 /* skip the cubin, let the driver compile the PTX */ };
 
 /* Loads |variant| into the calling thread's current CUDA context (for instance the primary context
    of the CUDA runtime). Cubin first, PTX as the fallback; the driver's log is in the message when
-   both fail. */
+   both fail. |flags| is 0 or PISA_LOAD_PTX_ONLY. */
 pisa_status pisa_module_load(const pisa_pack *pack, int variant, unsigned flags, pisa_module **out,
                              pisa_error *error);
-/* Call with the same context current. NULL is allowed. */
+/* Call with the context that |module| was loaded into current. NULL is allowed. */
 void pisa_module_unload(pisa_module *module);
 
 /* ---- one attention call -------------------------------------------------------------------- */
@@ -109,6 +119,7 @@ typedef struct pisa_tensor {
   int64_t stride[4]; /* b, h, n, d, in elements */
 } pisa_tensor;
 
+/* One call: sizes, arrays, and what departs from the spec. All that is not needed is zero. */
 typedef struct pisa_attention {
   /* sizeof(pisa_attention). The struct grows: of a caller built before a field was added, the field
      counts as zero. */
@@ -170,7 +181,7 @@ typedef struct pisa_attention {
      behind the last key are not read. n_k is the room of a sequence, page_columns times the pack's
      page. NULL and 0 for other packs. */
   const int32_t *pages;
-  int64_t page_columns;
+  int64_t page_columns; /* entries of a row of |pages| */
   /* NULL: means live in the workspace. Else pisa_pyramid_size bytes, 256-byte aligned, that outlive
      the call: prefill writes the pyramid of k there, decode reads it and appends to it. Its layout
      depends on B, Hk, n_k (the room), k_starts and the pack alone. Needed for decode on a GPU;
@@ -196,6 +207,7 @@ typedef struct pisa_attention {
   int32_t *csr_queries; /* [Hk, B Nq kept], or with starts [Hk, Nq kept] */
 } pisa_attention;
 
+/* pisa_attention.phase: many queries at once, or a few at the end of cached sequences. */
 enum { PISA_PREFILL = 0, PISA_DECODE = 1 };
 
 /* Bytes of |call->pyramid| for calls with this batch, kv_heads and n_k, with k_starts or without.
@@ -249,12 +261,13 @@ pisa_status pisa_pack_choice(const pisa_pack *pack, int *variant, double *densit
 
 /* ---- the same method on the CPU ------------------------------------------------------------ */
 
+/* How pisa_cpu_run works. */
 typedef struct pisa_cpu_options {
   size_t struct_size; /* sizeof(pisa_cpu_options) */
   int oracle;         /* 0: float arithmetic, fast; 1: naive double arithmetic, the reference */
   int threads;        /* 0: all cores */
   void (*progress)(void *user, int64_t done, int64_t total); /* may be NULL; one call at a time */
-  void *user;
+  void *user;                                                /* passed to |progress| */
 } pisa_cpu_options;
 
 /* Runs |variant| on host memory; all pointers of |call| are host pointers to elements of the pack's
