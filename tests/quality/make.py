@@ -20,6 +20,7 @@ import tokens  # noqa: E402
 
 HEADS = 4  # of the photograph's 24
 SPREADS, BETWEENS = "std=0.25,0.5,1,1.5,2", "0.5,1.5"
+DENSITIES = "0.05,0.125,0.25,0.5"
 TAILS = ("--all", "--set", "score=mean+log_covariance")  # every tail behind one router
 ROUTERS = ("--all", "--set", "rest=taylor_hybrid", "--set", "mass=second_order")  # every router before one tail
 PARTS = re.compile(r', "heads": \[.*\], "query_blocks": \[.*\], "query_recall": \[.*\]\}$', re.M)
@@ -65,7 +66,7 @@ class Maker:
 
 def photograph(maker, tails, thresholds):
     files = (*maker.tokens(), "--name", "photograph", "--densities")
-    densities = (*files, "0.05,0.125,0.25,0.5")
+    densities = (*files, DENSITIES)
     maker.write("photograph", maker.quality(
         tails, *TAILS, *densities, pictures={"density-0": "photograph-density", "cost-0": "photograph-cost"}))
     maker.quality(tails, *TAILS, *files, "0.125", pictures={"where": "photograph-where"})
@@ -83,6 +84,8 @@ def synthetic(maker, tails, thresholds):
     maker.write("synthetic", *(PARTS.sub("}", text) for text in (
         maker.quality(tails, "--all", *made),
         maker.quality(thresholds, "--all", "--set", "threshold=1.0", *made))))
+    made = ("--synthetic", SPREADS, "--between", BETWEENS, "--densities", DENSITIES)
+    maker.write("synthetic-density", PARTS.sub("}", maker.quality(tails, *TAILS, *made)))
 
 
 def main():
