@@ -113,6 +113,9 @@ static void write_span(struct ir *k, const struct route *a, void *context, val s
     val j = add(k, add_const(k, mul_const(k, span, SPAN), 32 * i), a->lanes.lane);
     write_word(k, a, w, word[i], j);
   }
+  if (a->plan->pairs) {
+    warp_sync(k); /* words take the place of keys that every lane has read */
+  }
   ONE_THREAD (k) {
     write_words(k, a, w, span, word);
   }
