@@ -170,12 +170,24 @@ static void run_single(struct ir *k, const struct cluster *a, const struct run *
   run_store(k, a, run, one, second, bit_or(k, kind, shift_left(k, slot, i32(k, ITEM_SLOT_SHIFT))));
 }
 
+/* The own leaf's parent is the last one kept; where that has both, the slots are adjacent, and so
+   they are where the previous leaf is the last of the parent before. */
+val cluster_near_slot(struct ir *k, const struct plan_pyramid *plan, val own) {
+  if (!cluster_has_singles(plan))
+    return i32(k, plan->keep * plan->children);
+  val last = smin(k, shift_right(k, own, i32(k, 1)), i32(k, plan->keep - 1));
+  val slot = add(k, mul_const(k, last, 2), bit_and(k, own, i32(k, 1)));
+  return add_const(k, slot, -1);
+}
+
 static void run_near(struct ir *k, const struct cluster *a, const struct run *run) {
   val own = add(k, part_base(k, run->sequence, a->plan->leaf), run->own);
   val past = sub(k, run->token, mul_const(k, run->own, a->plan->leaf));
-  val kind = i32(k, ITEM_NEAR << ITEM_KIND_SHIFT);
+  val slot = cluster_near_slot(k, a->plan, run->own);
+  val info = bit_or(k, shift_left(k, past, i32(k, ITEM_PAST_SHIFT)),
+                    shift_left(k, slot, i32(k, ITEM_SLOT_SHIFT)));
   run_store(k, a, run, add_const(k, own, -1), own,
-            bit_or(k, kind, shift_left(k, past, i32(k, ITEM_PAST_SHIFT))));
+            bit_or(k, info, i32(k, ITEM_NEAR << ITEM_KIND_SHIFT)));
 }
 
 /* What is to be done with each run of queries [begin, end), in which more leaves are seen than

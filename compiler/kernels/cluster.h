@@ -21,19 +21,21 @@
    kind     halves                   slot of scores of leaf r
    CLUSTER  parent's children        g (the entry's slot of K) + r
    SINGLE   leaf 1; own - 2          1; item_slot, of which ITEM_NO_SLOT has none (leaf 1 again)
-   NEAR     previous; own leaf       K g; K g + 1 (only the first leaf of each half)
+   NEAR     previous; own leaf       item_slot; one more (only the first leaf of each half)
 
    NEAR items are there with mass. Their own leaf is masked behind each query, of which the first
    one's token is number item_past of its leaf, the next one's one more. Members of SINGLE and NEAR
-   are of one sequence and have one own leaf.
+   are of one sequence and have one own leaf. Their scores lie in the leaves' own slots where no
+   cluster writes these, which is so with SINGLE items; else K g and K g + 1 are theirs.
 
-   Scores a row: K g slots, two more with mass, of which those of forced and invisible leaves, and
+   Scores a row: K g slots, or two more, of which those of other forced and of invisible leaves, and
    all of rows that see at most K leaves, hold anything. */
 #ifndef PISA_KERNELS_CLUSTER_H
 #define PISA_KERNELS_CLUSTER_H
 
 #include <stdbool.h>
 
+#include "compiler/ir/ir.h"
 #include "compiler/plan/plan.h"
 
 enum item_kind { ITEM_CLUSTER, ITEM_SINGLE, ITEM_NEAR };
@@ -62,8 +64,11 @@ static inline bool cluster_has_singles(const struct plan_pyramid *plan) {
 
 /* Slots of scores of a row. */
 static inline int cluster_slots(const struct plan_pyramid *plan) {
-  return plan->keep * plan->children + (plan_is_mass(plan) ? 2 : 0);
+  const bool apart = plan_is_mass(plan) && !cluster_has_singles(plan);
+  return plan->keep * plan->children + (apart ? 2 : 0);
 }
+/* With mass: slot of the previous leaf of a row with own leaf |own|; the own one's is the next. */
+val cluster_near_slot(struct ir *k, const struct plan_pyramid *plan, val own);
 
 /* Rows of a tile that a query has: heads, up to a power of two and to 16; a group of 32 is two
    passes over the same keys. */

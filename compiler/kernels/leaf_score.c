@@ -76,7 +76,8 @@ static void aim_at(struct ir *k, const struct leaf_score *a, const struct item_c
   }
   if (plan_is_mass(a->plan)) {
     val is_near = is_eq(k, kind, i32(k, ITEM_NEAR));
-    slot = choose(k, is_near, add_const(k, second, a->plan->keep * a->plan->children), slot);
+    val previous = item_info(k, &item, ITEM_SLOT_SHIFT, ITEM_SLOT_MASK);
+    slot = choose(k, is_near, add(k, previous, second), slot);
     val past = add_const(k, item_info(k, &item, ITEM_PAST_SHIFT, ITEM_PAST_MASK), 1);
     set(k, to->near, choose(k, is_near, past, i32(k, 0)));
   }

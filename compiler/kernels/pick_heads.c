@@ -6,9 +6,12 @@
        lane                            has, in word w
        P R head + P row + place        candidate P w + place of that head
 
-   a row's a load of adjacent numbers. Lanes of one head share its maximum and its sum. Parts of the
-   softmax are then joined over heads as a matrix is turned: the lane bits of the head, the highest
-   first, take the |bits| low bits of the word, so that in round r
+   a row's a load of adjacent numbers. Where near leaves have no slots apart (cluster.h) every
+   visible candidate's slot has its score, but leaf 0's, which all rows have first: what |forced|
+   says takes its place. Else that and near scores are words of their own. Lanes of one head share
+   its maximum and its sum. Parts of the softmax are then joined over heads as a matrix is turned:
+   the lane bits of the head, the highest first, take the |bits| low bits of the word, so that in
+   round r
 
        lane L                          speaks for candidate 32 r + P (L >> (5 - bits)) + L mod P
 
@@ -17,6 +20,7 @@
 #include <math.h>
 
 #include "compiler/kernels/best.h"
+#include "compiler/kernels/cluster.h"
 #include "compiler/kernels/pick.h"
 
 enum { WARP_BITS = 5, MAX_WORDS = 32, MAX_OTHERS = 3, MAX_ROWS = 4, QUAD = 4 };
@@ -56,6 +60,7 @@ struct picker {
   const struct pick *a;
   struct layout of;
   val place, row;      /* of the lane */
+  val is_first;        /* place 0 */
   val within, members; /* which lane of its row it is; bits of all of them */
   val is_head;         /* the lane's head is one */
   val candidate;       /* it speaks for in round 0 */
@@ -72,6 +77,11 @@ static int row_bytes(const struct pick *a) {
 
 static int word_bytes(const struct picker *h) {
   return h->of.places * h->a->plan->group * WORD;
+}
+
+/* Scores of forced leaves are candidates' words. */
+static bool is_in_place(const struct pick *a) {
+  return cluster_has_singles(a->plan);
 }
 
 static bool has_sink(const struct pick *a) {
@@ -107,6 +117,7 @@ static struct picker picker_new(struct ir *k, const struct pick *a) {
   val head_bytes = mul_const(k, smin(k, head, i32(k, a->plan->group - 1)), WORD);
   h.is_head = is_lt(k, head, i32(k, a->plan->group));
   h.place = bit_and(k, lane, i32(k, P - 1));
+  h.is_first = is_eq(k, h.place, i32(k, 0));
   h.row = bit_and(k, udiv(k, lane, i32(k, P)), i32(k, h.of.rows - 1));
   h.within = add(k, mul_const(k, head, P), h.place);
   h.members = shift_left(k, i32(k, row_members(&h.of)), mul_const(k, h.row, P));
@@ -136,6 +147,8 @@ struct row_words { /* the same */
 };
 
 static int others_of(const struct picker *h) {
+  if (is_in_place(h->a))
+    return 0;
   return (h->of.places == 1 ? 2 : 1) + has_sink(h->a);
 }
 
@@ -162,24 +175,34 @@ static struct row_words row_words_get(struct ir *k, const struct picker *h,
   return w;
 }
 
+static val sink_of(struct ir *k, const struct picker *h, val row) {
+  return at_row(k, h->sinks, row, i32(k, h->a->plan->group * WORD));
+}
+
+static void request_others(struct ir *k, const struct picker *h, const struct row_vars *v,
+                           val row) {
+  val near = at_row(k, h->near, row, i32(k, row_bytes(h->a)));
+  set(k, v->other[0], load(k, k->f32, near, WORD));
+  if (h->of.places == 1)
+    set(k, v->other[1], load(k, k->f32, at_const(k, near, word_bytes(h)), WORD));
+  if (has_sink(h->a))
+    set(k, v->other[others_of(h) - 1], load(k, k->f32, sink_of(k, h, row), WORD));
+}
+
 /* Pointers are those of row 0 and this lane: one multiplication each for a row. */
 static void request(struct ir *k, const struct picker *h, const struct row_vars *v, val row) {
   const int rounds = h->of.rounds, words = h->of.words;
-  val bytes = i32(k, row_bytes(h->a));
-  val scores = at_row(k, h->scores, row, bytes), near = at_row(k, h->near, row, bytes);
+  val bytes = i32(k, row_bytes(h->a)), scores = at_row(k, h->scores, row, bytes);
   for (int i = 0; i < words; i++) {
     bool clamps = i + 1 == words && h->a->candidates % h->of.places != 0;
     val from =
         clamps ? at_row(k, h->last_scores, row, bytes) : at_const(k, scores, i * word_bytes(h));
+    if (i == 0 && is_in_place(h->a))
+      from = choose(k, h->is_first, sink_of(k, h, row), from);
     set(k, v->score[i], load(k, k->f32, from, WORD));
   }
-  set(k, v->other[0], load(k, k->f32, near, WORD));
-  if (h->of.places == 1)
-    set(k, v->other[1], load(k, k->f32, at_const(k, near, word_bytes(h)), WORD));
-  if (has_sink(h->a)) {
-    val sink = at_row(k, h->sinks, row, i32(k, h->a->plan->group * WORD));
-    set(k, v->other[others_of(h) - 1], load(k, k->f32, sink, WORD));
-  }
+  if (others_of(h) > 0)
+    request_others(k, h, v, row);
   bytes = i32(k, h->a->plan->keep * WORD);
   val kept = at_row(k, h->kept, row, bytes);
   for (int r = 0; r < rounds; r++) {
@@ -193,7 +216,7 @@ static void request(struct ir *k, const struct picker *h, const struct row_vars 
 
 struct candidates { /* of this lane, one a round */
   val leaf[MAX_WORDS], visible[MAX_WORDS], forced[MAX_WORDS];
-  val ranked[MAX_WORDS]; /* bit L: lane L's is visible and not forced */
+  val scored[MAX_WORDS]; /* bit L: lane L's is visible, and not forced unless that has a word */
 };
 
 static void look_up(struct ir *k, const struct picker *h, const struct pick_row *row,
@@ -206,7 +229,8 @@ static void look_up(struct ir *k, const struct picker *h, const struct pick_row 
     if (n < WARP * (r + 1))
       c->visible[r] = both(k, c->visible[r], is_lt(k, h->candidate, i32(k, n - WARP * r)));
     c->forced[r] = pick_is_forced(k, h->a, row, c->leaf[r]);
-    c->ranked[r] = warp_ballot(k, both(k, c->visible[r], bit_not(k, c->forced[r])));
+    val apart = both(k, c->visible[r], bit_not(k, c->forced[r]));
+    c->scored[r] = warp_ballot(k, is_in_place(h->a) ? c->visible[r] : apart);
   }
 }
 
@@ -215,34 +239,34 @@ static val counted(struct ir *k, const struct picker *h, val condition, val x) {
   return choose(k, counts, x, f32(k, -INFINITY));
 }
 
-/* The words of this lane's head, candidates first: -inf what is not ranked. */
+/* The words of this lane's head, candidates first: -inf what has no score. */
 static void candidate_scores(struct ir *k, const struct picker *h, const struct candidates *c,
                              const struct row_words *w, val *x) {
   const int low = (1 << h->of.bits) - 1;
   val mask[MAX_WORDS];
   for (int r = 0; r < h->of.rounds; r++)
-    mask[r] = shift_right(k, c->ranked[r], add(k, h->place, mul_const(k, h->row, h->of.places)));
+    mask[r] = shift_right(k, c->scored[r], add(k, h->place, mul_const(k, h->row, h->of.places)));
   for (int i = 0; i < h->of.words; i++) {
     const int64_t bit = (int64_t)1 << ((i & low) << (WARP_BITS - h->of.bits));
-    val ranked = is_ne(k, bit_and(k, mask[i >> h->of.bits], i32(k, (int32_t)bit)), i32(k, 0));
-    x[i] = counted(k, h, ranked, w->score[i]);
+    val scored = is_ne(k, bit_and(k, mask[i >> h->of.bits], i32(k, (int32_t)bit)), i32(k, 0));
+    x[i] = counted(k, h, scored, w->score[i]);
   }
 }
 
 static void other_scores(struct ir *k, const struct picker *h, const struct pick_row *row,
                          const struct row_words *w, val *x) {
-  val first = is_eq(k, h->place, i32(k, 0)), previous = first;
+  val previous = h->is_first;
   if (!h->a->plan->previous)
-    previous = both(k, first, pick_is_forced(k, h->a, row, add_const(k, row->own, -1)));
+    previous = both(k, previous, pick_is_forced(k, h->a, row, add_const(k, row->own, -1)));
   if (h->of.places == 1) {
     x[0] = counted(k, h, previous, w->other[0]);
-    x[1] = counted(k, h, first, w->other[1]);
+    x[1] = counted(k, h, h->is_first, w->other[1]);
   } else {
     val near = either(k, previous, is_eq(k, h->place, i32(k, 1)));
     x[0] = counted(k, h, near, w->other[0]);
   }
   if (has_sink(h->a))
-    x[others_of(h) - 1] = counted(k, h, first, w->other[others_of(h) - 1]);
+    x[others_of(h) - 1] = counted(k, h, h->is_first, w->other[others_of(h) - 1]);
 }
 
 /* Scores (log2) -> their parts, those of candidates; a nan counts as nothing. */
@@ -356,7 +380,8 @@ static void choose_best(struct ir *k, const struct picker *h, const struct pick_
   val x[MAX_WORDS + MAX_OTHERS], key[MAX_WORDS];
   look_up(k, h, row, w, &c);
   candidate_scores(k, h, &c, w, x);
-  other_scores(k, h, row, w, x + h->of.words);
+  if (others_of(h) > 0)
+    other_scores(k, h, row, w, x + h->of.words);
   parts_of(k, h, x);
   over_heads(k, h, x);
   for (int r = 0; r < h->of.rounds; r++) {

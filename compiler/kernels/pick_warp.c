@@ -2,12 +2,12 @@
    candidates and heads as there may be: scores are read where they are needed.
 
    With mass the worth of a leaf is the sum (or maximum) over heads of its part of the softmax over
-   all candidates: those that are ranked, the own leaf and a forced previous one, whose scores lie
-   behind those of candidates, and what |forced| says of the other forced leaves. A lane has a head
-   and every so many-th candidate. */
+   all candidates: those that are ranked, the own leaf and a forced previous one, and what |forced|
+   says of the other forced leaves. A lane has a head and every so many-th candidate. */
 #include <math.h>
 
 #include "compiler/kernels/best.h"
+#include "compiler/kernels/cluster.h"
 #include "compiler/kernels/pick.h"
 
 int pick_warp_bytes(const struct plan_pyramid *plan) {
@@ -100,7 +100,8 @@ static void add_part(struct ir *k, struct var most, struct var sum, val x, bool 
 static val all_parts(struct ir *k, const struct chooser *c, const struct parts *p) {
   const struct pick *a = c->a;
   struct var most = var_init(k, f32(k, -INFINITY)), sum = var_init(k, f32(k, 0));
-  val is_first = is_eq(k, p->first, i32(k, 0)), near = i32(k, a->candidates);
+  val is_first = is_eq(k, p->first, i32(k, 0));
+  val near = cluster_near_slot(k, a->plan, c->row->own);
   val previous = pick_is_forced(k, a, c->row, add_const(k, c->row->own, -1));
   val sink = at_row(k, ARG(forced), c->row->row, i32(k, a->plan->group * WORD));
   const val others[] = {

@@ -41,6 +41,7 @@ def check_runs(stage, seg, items, kind):
             if kind == NEAR:
                 assert (first, second) == (leaf + row.own - 1, leaf + row.own)
                 assert (info >> 19) + m == row.t % C
+                assert [slot, slot + 1] == row.near_slots(PLAN)
             else:
                 odd = row.own % 2
                 assert (first, second) == (leaf + 1, leaf + 1 if odd else leaf + row.own - 2)

@@ -30,9 +30,10 @@ def scored_worth(stage, i, row):
     if not PLAN.mass:
         x = scores[slots] / LOG2_E
         return dict(zip(leaves, np.where(np.isnan(x), -np.inf, x)))
-    others = [scores[K * g + 1], stage.forced[i].astype(np.float64)]
+    previous, own = row.near_slots(PLAN)
+    others = [scores[own], stage.forced[i].astype(np.float64)]
     if row.forced(row.own - 1):
-        others.append(scores[K * g])
+        others.append(scores[previous])
     every = np.vstack([scores[slots], *others]) / LOG2_E
     worth = row.selector.reduce(every.T)[:len(leaves)]
     return dict(zip(leaves, worth))

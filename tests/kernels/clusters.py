@@ -52,8 +52,14 @@ class Row:
         out = {self.kept.index(x // plan.g) * plan.g + x % plan.g: x for x in self.leaves
                if not self.forced(x)} if self.is_scored else {}
         if self.is_scored and plan.mass:
-            out |= {plan.K * plan.g: self.own - 1, plan.K * plan.g + 1: self.own}
+            out |= {slot: self.own - 1 + i for i, slot in enumerate(self.near_slots(plan))}
         return out
+
+    def near_slots(self, plan):
+        """Of the previous and the own leaf, with mass."""
+        if not has_singles(plan):
+            return [plan.K * plan.g, plan.K * plan.g + 1]
+        return [self.kept.index(x // 2) * 2 + x % 2 for x in (self.own - 1, self.own)]
 
     def score(self, leaf):
         """[G], log2."""
@@ -67,7 +73,7 @@ class Stage:
         s, plan, pyramids = self.s, self.plan, {}
         self.NSEG = ceil_div(s.T, chunk) * s.kv_heads
         self.rows = [Row(case, query, kv_head, scale, pyramids) for kv_head in range(s.kv_heads) for query in range(s.T)]
-        self.slots = plan.K * plan.g + (2 if plan.mass else 0)
+        self.slots = plan.K * plan.g + (2 if plan.mass and not has_singles(plan) else 0)
         self.item_room = s.NP + plan.K * chunk // 16 + 2 * (chunk // 8 + 2 * s.NP + 2)
         self.make_walk()
         self.common = case.sequence_arguments(memory)
