@@ -9,6 +9,8 @@
 #include "compiler/explain.h"
 #include "compiler/options.h"
 #include "compiler/pack/pack.h"
+#include "compiler/pair/pair.h"
+#include "compiler/pair/symbol.h"
 #include "dsl/arena.h"
 #include "dsl/dsl.h"
 #include "dsl/suggest.h"
@@ -20,8 +22,9 @@ struct run { /* one run of pisac */
   struct options options;
   struct arena arena;
   struct diag diag;
-  struct text out;   /* what goes to stdout or to -o */
-  struct spec *spec; /* --set applied */
+  struct text out;    /* what goes to stdout or to -o */
+  struct text header; /* --format c: of the pair; |out| is its source */
+  struct spec *spec;  /* --set applied */
   struct variants variants;
   struct ptxas ptxas;
   const struct code **code; /* of each variant */
@@ -103,22 +106,70 @@ static bool compile(struct run *run) {
   return compiled;
 }
 
-static bool pack(struct run *run) {
-  const char *tool =
-      run->ptxas.path ? arena_printf(&run->arena, "ptxas %s", run->ptxas.version) : "no ptxas";
-  struct pack whole = {
+static const char *tool_name(struct run *run) {
+  return run->ptxas.path ? arena_printf(&run->arena, "ptxas %s", run->ptxas.version) : "no ptxas";
+}
+
+static struct pack whole_pack(struct run *run) {
+  return (struct pack){
       .spec = run->spec,
       .variants = &run->variants,
       .code = run->code,
-      .compiler =
-          arena_printf(&run->arena, "pisac %s, LLVM %s, %s", PISA_VERSION, PISA_LLVM_VERSION, tool),
+      .compiler = arena_printf(&run->arena, "pisac %s, LLVM %s, %s", PISA_VERSION,
+                               PISA_LLVM_VERSION, tool_name(run)),
   };
+}
+
+static void report(struct run *run, const struct pack *whole, const char *files) {
+  fprintf(stderr, "%s: %d variant%s, %s, %s\n", files, run->variants.n,
+          run->variants.n == 1 ? "" : "s", tool_name(run),
+          pack_is_validated(whole) ? "validated" : "unvalidated");
+}
+
+static bool pack(struct run *run) {
+  const struct pack whole = whole_pack(run);
   pack_write(&whole, &run->out);
   if (!run->options.output)
     run->options.output = arena_printf(&run->arena, "%s.pack", run->spec->name);
-  fprintf(stderr, "%s: %d variant%s, %s, %s\n", run->options.output, run->variants.n,
-          run->variants.n == 1 ? "" : "s", tool,
-          pack_is_validated(&whole) ? "validated" : "unvalidated");
+  report(run, &whole, run->options.output);
+  return true;
+}
+
+/* ---- a pair of C files ---- */
+
+/* What the names of a pair begin with; one that was given is good already. */
+static bool name_pair(struct run *run) {
+  if (run->options.name)
+    return true;
+  run->options.name = run->spec->name;
+  const char *why_not = symbol_refused(run->spec->name);
+  if (why_not)
+    diag_error(&run->diag, run->spec->name_span, "'%s' %s: give the pair a name with --name",
+               run->spec->name, why_not);
+  return !why_not;
+}
+
+/* "folder/x" of "folder/x", "folder/x.c" or "folder/x.h"; of "folder/" x is the name. */
+static const char *pair_path(struct run *run) {
+  const char *path = run->options.output;
+  const size_t n = path ? strlen(path) : 0;
+  if (n == 0 || path[n - 1] == '/')
+    return arena_printf(&run->arena, "%s%s", n ? path : "", run->options.name);
+  const bool has_ending = n > 2 && path[n - 2] == '.' && strchr("ch", path[n - 1]);
+  return arena_strndup(&run->arena, path, has_ending ? n - 2 : n);
+}
+
+static bool pair(struct run *run) {
+  const struct pack whole = whole_pack(run);
+  const char *path = pair_path(run), *slash = strrchr(path, '/');
+  const struct pair_names names = {run->options.name, slash ? slash + 1 : path};
+  struct text bytes;
+  text_init(&bytes);
+  pack_write(&whole, &bytes);
+  pair_write(&whole, &bytes, &names, &run->header, &run->out);
+  text_fini(&bytes);
+  run->options.output = path;
+  report(run, &whole, arena_printf(&run->arena, "%s.c, %s.h", path, path));
   return true;
 }
 
@@ -227,6 +278,20 @@ static int write_output(struct run *run) {
   return written ? DONE : WORLD;
 }
 
+static int write_pair(struct run *run) {
+  const char *path = run->options.output;
+  struct text why;
+  text_init(&why);
+  bool written =
+      file_write(arena_printf(&run->arena, "%s.h", path), run->header.data, run->header.size,
+                 &why) &&
+      file_write(arena_printf(&run->arena, "%s.c", path), run->out.data, run->out.size, &why);
+  if (!written)
+    fprintf(stderr, "pisac: %s\n", why.data);
+  text_fini(&why);
+  return written ? DONE : WORLD;
+}
+
 /* Messages first; output only when the stages all |succeeded|. */
 static int finish(struct run *run, bool succeeded) {
   int status = print_messages(run);
@@ -258,7 +323,15 @@ static int emit(struct run *run) {
   return unknown_stage(run->options.stage);
 }
 
+static int build_pair(struct run *run) {
+  const bool built = load(run) && name_pair(run) && plan(run) && compile(run) && pair(run);
+  const int status = print_messages(run);
+  return built && status == DONE ? write_pair(run) : status;
+}
+
 static int build(struct run *run) {
+  if (run->options.format == FORMAT_C)
+    return build_pair(run);
   return finish(run, load(run) && plan(run) && compile(run) && pack(run));
 }
 
@@ -294,6 +367,7 @@ static void release(struct run *run) {
   for (int i = 0; i < run->n_own; i++)
     code_fini(run->own[i]);
   text_fini(&run->out);
+  text_fini(&run->header);
   arena_fini(&run->arena);
 }
 
@@ -302,6 +376,7 @@ int main(int argc, char **argv) {
   arena_init(&run.arena);
   diag_init(&run.diag, &run.arena);
   text_init(&run.out);
+  text_init(&run.header);
   int status = WRONG;
   if (options_read(&run.arena, argc, argv, &run.options))
     status = dispatch(&run);

@@ -7,10 +7,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compiler/pair/symbol.h"
 #include "dsl/arena.h"
 #include "dsl/suggest.h"
 
-enum { JSON = 1, OUTPUT = 2, SET = 4, TOKENS = 8, STAGE = 16, NO_PTXAS = 32 };
+enum {
+  JSON = 1,
+  OUTPUT = 2,
+  SET = 4,
+  TOKENS = 8,
+  STAGE = 16,
+  NO_PTXAS = 32,
+  FORMAT = 64,
+  NAME = 128
+};
 
 static const struct {
   const char *name;
@@ -34,9 +44,11 @@ static const struct {
                       "  mlir    the kernels in the llvm, nvvm, arith and scf dialects\n"
                       "  llvm    LLVM IR, as the backend sees it\n"
                       "  ptx     PTX\n"},
-    [COMMAND_BUILD] = {"build", SET | OUTPUT | NO_PTXAS, "compile a spec to a pack",
+    [COMMAND_BUILD] = {"build", SET | FORMAT | NAME | OUTPUT | NO_PTXAS, "compile a spec to a pack",
                        "Compiles every variant and writes NAME.pack: PTX, and a cubin when\n"
-                       "ptxas is found (PISA_PTXAS, CUDA_HOME, CUDA_PATH, PATH).\n"},
+                       "ptxas is found (PISA_PTXAS, CUDA_HOME, CUDA_PATH, PATH).\n"
+                       "--format c writes NAME.c and NAME.h instead: the pack inside, and calls\n"
+                       "with the parameters that the spec needs.\n"},
 };
 
 static const struct {
@@ -47,6 +59,8 @@ static const struct {
     {"--stage", STAGE, "STAGE", "which stage"},
     {"--set", SET, "NAME=VALUE", "pick a value of tune or vary; may be given again"},
     {"--tokens", TOKENS, "N", "number of tokens (default 8192)"},
+    {"--format", FORMAT, "FORMAT", "pack (default), or c: one .c/.h pair"},
+    {"--name", NAME, "NAME", "what names of the pair begin with (default: the spec's name)"},
     {"-o", OUTPUT, "FILE", "write there instead of to standard output (build: NAME.pack)"},
     {"--json", JSON, NULL, "print the messages as JSON to standard output"},
     {"--no-ptxas", NO_PTXAS, NULL, "leave the cubin out; the driver compiles the PTX"},
@@ -112,6 +126,24 @@ static bool read_tokens(const char *value, struct options *out) {
   return true;
 }
 
+static bool read_format(const char *value, struct options *out) {
+  static const char *const formats[] = {[FORMAT_PACK] = "pack", [FORMAT_C] = "c", NULL};
+  for (int i = 0; formats[i]; i++)
+    if (strcmp(value, formats[i]) == 0) {
+      out->format = (enum format)i;
+      return true;
+    }
+  return complain("unknown format '%s'; there are pack and c", value);
+}
+
+static bool read_name(const char *value, struct options *out) {
+  const char *why_not = symbol_refused(value);
+  if (why_not)
+    return complain("--name: '%s' %s", value, why_not);
+  out->name = value;
+  return true;
+}
+
 static bool read_value(struct arena *arena, int option, const char *value, struct options *out) {
   switch (option) {
   case STAGE:
@@ -122,6 +154,10 @@ static bool read_value(struct arena *arena, int option, const char *value, struc
     return true;
   case TOKENS:
     return read_tokens(value, out);
+  case FORMAT:
+    return read_format(value, out);
+  case NAME:
+    return read_name(value, out);
   default:
     return read_setting(arena, value, out);
   }
@@ -178,6 +214,10 @@ static bool read_rest(struct arena *arena, int argc, char **argv, struct options
     return complain("%s takes a spec file", COMMANDS[out->command].name);
   if (out->command == COMMAND_EMIT && !out->stage)
     return complain("emit takes --stage STAGE");
+  if (out->name && out->format != FORMAT_C)
+    return complain("--name goes with --format c");
+  if (out->format == FORMAT_C && out->output && strpbrk(out->output, "\"\\*\n"))
+    return complain("-o: '%s' cannot be included", out->output);
   return true;
 }
 

@@ -16,12 +16,16 @@ enum command {
   N_COMMANDS
 };
 
+enum format { FORMAT_PACK, FORMAT_C };
+
 enum { MAX_SETTINGS = 32 };
 struct options {
   enum command command;
   bool help, version, json, no_ptxas;
   const char *spec, *output, *stage; /* NULL: not given */
-  int64_t tokens;                    /* 0: not given */
+  enum format format;
+  const char *name; /* what names of FORMAT_C begin with; NULL: not given */
+  int64_t tokens;   /* 0: not given */
   struct setting settings[MAX_SETTINGS];
   int n_settings;
 };

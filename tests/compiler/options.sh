@@ -31,6 +31,21 @@ refuses "one spec at a time" build $spec $spec
 refuses "--set takes NAME=VALUE, found 'density'" build $spec --set density
 refuses "--tokens takes a whole number" explain $spec --tokens many
 refuses "--tokens takes a whole number" explain $spec --tokens 0
+refuses "unknown format 'C'; there are pack and c" build $spec --format C
+refuses "--format takes FORMAT" build $spec --format
+refuses "unknown option '--format'" check $spec --format c
+refuses "--name goes with --format c" build $spec --name flux
+refuses "'9x' must be letters, digits and '_', a letter first" build $spec --format c --name 9x
+refuses "'_x' must be letters" build $spec --format c --name _x
+refuses "'fl-ux' must be letters" build $spec --format c --name fl-ux
+refuses "'' must be letters" build $spec --format c --name=
+refuses "'double' is a word of C or C++" build $spec --format c --name double
+refuses "'pisa_pack' belongs to pisa.h" build $spec --format c --name pisa_pack
+refuses "has more than 64 letters" build $spec --format c \
+  --name a2345678901234567890123456789012345678901234567890123456789012345
+refuses "-o: 'a\"b' cannot be included" build $spec --format c -o 'a"b'
+refuses "specs/short.pisa:2:6: error: 'short' is a word of C or C++: give the pair a name with --name" \
+  build specs/short.pisa --format c -o no_such_folder/x
 refuses "--json takes no value" check $spec --json=yes
 refuses "cannot change 'densty'" build $spec --set densty=0.5
 
@@ -38,5 +53,7 @@ refuses "cannot change 'densty'" build $spec --set densty=0.5
 [ $? = 2 ] || { echo "a missing file is not status 2"; status=1; }
 "$pisac" build $spec --no-ptxas -o no_such_folder/x.pack 2>/dev/null
 [ $? = 2 ] || { echo "an output that cannot be written is not status 2"; status=1; }
+"$pisac" build $spec --no-ptxas --format c -o no_such_folder/x 2>/dev/null
+[ $? = 2 ] || { echo "a pair that cannot be written is not status 2"; status=1; }
 "$pisac" --version | grep -q 'sm_90a' || { echo "--version names no chip"; status=1; }
 exit $status
