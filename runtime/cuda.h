@@ -30,6 +30,7 @@ typedef struct CUlaunchAttribute {
   union {
     char bytes[64];
     int32_t programmatic_serialization_allowed;
+    uint32_t cluster[3];
   } value;
 } CUlaunchAttribute;
 
@@ -83,6 +84,7 @@ enum { /* tensor maps */
        CU_TENSOR_MAP_FILL_ZERO = 0
 };
 enum {
+  CU_LAUNCH_CLUSTER_DIMENSION = 4,
   CU_LAUNCH_PROGRAMMATIC_STREAM_SERIALIZATION = 6,
   CU_STREAM_NON_BLOCKING = 1,
   CU_STREAM_CAPTURE_THREAD_LOCAL = 1

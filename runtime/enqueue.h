@@ -10,4 +10,8 @@
 pisa_status pisa_enqueue(const struct pisa_job *job, enum pisa_kernel_id id, int64_t grid,
                          int smem_bytes, void **args, pisa_error *error);
 
+/* The same in clusters of |cluster| adjacent CTAs, of which |grid| is a multiple; 1: none. */
+pisa_status pisa_enqueue_clusters(const struct pisa_job *job, enum pisa_kernel_id id, int64_t grid,
+                                  int64_t cluster, int smem_bytes, void **args, pisa_error *error);
+
 #endif

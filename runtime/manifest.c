@@ -154,7 +154,6 @@ static bool wants_pyramid_kernel(const struct pisa_method *method, enum pisa_ker
   case PISA_KERNEL_APPEND:
   case PISA_KERNEL_DECODE:
   case PISA_KERNEL_DECODE_ATTEND:
-  case PISA_KERNEL_DECODE_MERGE:
     return method->decode;
   default:
     return false;

@@ -53,13 +53,15 @@ static int64_t merged(const struct pisa_job *job) {
 }
 
 #define ADDRESS(kind, name, meaning) &a.name,
-#define ENQUEUE(KERNEL, kernel, grid)                                                              \
+#define ENQUEUE(KERNEL, kernel, grid) ENQUEUE_CLUSTERS(KERNEL, kernel, grid, 1)
+#define ENQUEUE_CLUSTERS(KERNEL, kernel, grid, cluster)                                            \
   static pisa_status enqueue_##kernel(const struct pisa_job *job, pisa_error *error) {             \
     const enum pisa_kernel_id id = PISA_KERNEL_##KERNEL;                                           \
     struct pisa_##kernel##_args a;                                                                 \
     void *list[] = {PISA_##KERNEL##_ARGS(ADDRESS)};                                                \
     pisa_fill_##kernel(job, &a);                                                                   \
-    return pisa_enqueue(job, id, grid, job->module->kernels[id].smem_bytes, list, error);          \
+    return pisa_enqueue_clusters(job, id, grid, cluster, job->module->kernels[id].smem_bytes,      \
+                                 list, error);                                                     \
   }
 ENQUEUE(PYRAMID, pyramid, job->shape.kv_heads * job->layout.spans)
 ENQUEUE(PYRAMID_TOP, pyramid_top, job->shape.kv_heads * job->shape.batch)
@@ -76,7 +78,8 @@ ENQUEUE(CSR_FILL, csr_fill, job->shape.kv_heads * job->layout.csr_segments)
 ENQUEUE(ATTEND_BLOCKS, attend_blocks, groups(job, attended(job)))
 ENQUEUE(APPEND, append, job->shape.kv_heads * job->shape.batch)
 ENQUEUE(DECODE, decode, rows(job))
-ENQUEUE(DECODE_ATTEND, decode_attend, rows(job) * job->layout.splits)
+ENQUEUE_CLUSTERS(DECODE_ATTEND, decode_attend, rows(job) * job->layout.splits,
+                 job->method->dense ? 1 : job->layout.splits)
 ENQUEUE(DECODE_MERGE, decode_merge, rows(job) * merged(job))
 
 pisa_status pisa_select_launch(const struct pisa_job *job, unsigned kernels, pisa_error *error) {
@@ -84,6 +87,7 @@ pisa_status pisa_select_launch(const struct pisa_job *job, unsigned kernels, pis
   const bool selects = !job->shape.dense, builds = prefill && (selects || job->shape.has_pyramid);
   const bool walks = prefill && selects && !job->shape.is_flat;
   const bool clustered = walks && pisa_is_clustered(job->method);
+  const bool merges = !prefill && attends && job->method->dense && job->layout.splits > 1;
   const struct {
     bool present;
     unsigned bit;
@@ -104,8 +108,7 @@ pisa_status pisa_select_launch(const struct pisa_job *job, unsigned kernels, pis
       {!prefill && job->call.n_new > 0, PISA_LAUNCH_APPEND, enqueue_append},
       {!prefill && selects, PISA_LAUNCH_DECODE, enqueue_decode},
       {!prefill && attends, PISA_LAUNCH_DECODE_ATTEND, enqueue_decode_attend},
-      {!prefill && attends && job->layout.splits > 1, PISA_LAUNCH_DECODE_MERGE,
-       enqueue_decode_merge},
+      {merges, PISA_LAUNCH_DECODE_MERGE, enqueue_decode_merge},
   };
   pisa_status status = PISA_OK;
   for (size_t i = 0; i < sizeof steps / sizeof *steps && !status; i++)

@@ -8,7 +8,7 @@
    prefill: pyramid, pyramid_top, then flat, or walk and where the leaf stage is clustered cluster,
    scatter, leaf_score, pick; csr_count, csr_scan and csr_fill for csr_*; then attend_blocks. Dense:
    the first two, where it has a pyramid. decode: append where there are new keys, decode, then
-   decode_attend, decode_merge. Dense: the last two. */
+   decode_attend. Dense: decode_attend, decode_merge. */
 pisa_status pisa_select_launch(const struct pisa_job *job, unsigned kernels, pisa_error *error);
 
 #endif

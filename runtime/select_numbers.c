@@ -7,10 +7,11 @@
 #include "runtime/workspace.h"
 
 enum {
+  UNIT_KEYS = 16,      /* of a warp of decode_attend */
   CHUNK = 16384,       /* query numbers whose rows of q one key head keeps in L2 (2 KB each) */
   MAX_CHUNK = 1 << 24, /* of an entry's 32 bits 8 are the slot */
   MAX_SEGMENTS = 64,   /* of a key head: counters are a row of parents each */
-  MAX_SPLITS = 4,      /* of a list: it has few leaves, and parts must be merged */
+  LEAST_UNITS = 4,     /* of a list, 16 keys each, that a split has: as many as are merged fast */
   SPLIT_KEYS = 128     /* of all keys: a unit of 16 for each of 8 warps */
 };
 
@@ -22,17 +23,27 @@ static int64_t chunk_of(const struct pisa_shape *s) {
   return chunk;
 }
 
-/* Parts of a list, so that few queries fill the multiprocessors. */
-static int64_t splits_of(const struct pisa_method *method, int64_t rows, int sm_count) {
-  int64_t splits = pisa_min(sm_count / pisa_min(rows, sm_count), MAX_SPLITS);
-  return pisa_min(splits, method->keep);
+/* CTAs of decode_attend that fit the multiprocessors: two of D 64, else one. */
+static int64_t fitting(const struct pisa_method *method, int sm_count) {
+  return (int64_t)sm_count * (method->head_dim <= 64 ? 2 : 1);
 }
 
-/* Parts of all keys, so that the CTAs that fit the multiprocessors (two of D 64, else one) have as
-   much each. */
+/* Parts of a list, the CTAs of a cluster: a power of two, so that few queries fill the
+   multiprocessors. A cluster lies in one group of multiprocessors, of which eight CTAs may leave a
+   part empty: so large ones have a multiprocessor a CTA. */
+static int64_t splits_of(const struct pisa_method *method, int64_t rows, int sm_count) {
+  const int64_t units = pisa_ceil_div(method->keep * method->key, UNIT_KEYS);
+  int64_t splits = 1;
+  while (2 * splits <= PISA_DECODE_MAX_SPLITS && 2 * splits * LEAST_UNITS <= units &&
+         2 * splits * rows <= (2 * splits < 8 ? fitting(method, sm_count) : sm_count))
+    splits *= 2;
+  return splits;
+}
+
+/* Parts of all keys, so that the CTAs that fit have as much each. */
 static int64_t dense_splits_of(const struct pisa_method *method, const struct pisa_shape *s,
                                int sm_count) {
-  const int64_t rows = s->kv_heads * s->queries, fit = sm_count * (method->head_dim <= 64 ? 2 : 1);
+  const int64_t rows = s->kv_heads * s->queries, fit = fitting(method, sm_count);
   return pisa_min(pisa_max(1, fit / rows), pisa_ceil_div(s->n_k, SPLIT_KEYS));
 }
 

@@ -37,7 +37,7 @@ enum pisa_workspace_id {
   PISA_WORKSPACE_IDS,        /* int32 [R, K], where attention follows and the call has no blocks */
   PISA_WORKSPACE_CSR_COUNTS, /* int32 [NSEG, NL], with csr; segments of pisa_csr_chunk queries */
   PISA_WORKSPACE_CSR_BEGINS, /* the same */
-  PISA_WORKSPACE_PARTIAL,    /* float [R, splits, G, D + 2]: attention in phase decode */
+  PISA_WORKSPACE_PARTIAL,    /* float [R, splits, G, D + 2]: phase decode of dense packs */
   PISA_N_WORKSPACE_PARTS
 };
 extern const char *const pisa_workspace_names[PISA_N_WORKSPACE_PARTS]; /* "q_mean", ... */

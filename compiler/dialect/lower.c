@@ -66,7 +66,6 @@ static const struct {
     {"pisa.append", kernel_append},
     {"pisa.decode", kernel_decode},
     {"pisa.decode_attend", kernel_decode_attend},
-    {"pisa.decode_attend", kernel_decode_merge},
 };
 
 /* The kernels of one step, appended to the module. */

@@ -111,4 +111,29 @@ static inline int decode_bytes(const struct plan_pyramid *p) {
   return decode_room_of(&walk).bytes;
 }
 
+/* ---- decode_attend ---- */
+
+enum {
+  DECODE_ATTEND_MAX_SPLITS = PISA_DECODE_MAX_SPLITS, /* of a list */
+  DECODE_ATTEND_SLOT_BYTES = 32 * (8 + 2) * 4        /* eight columns, top and sum of each lane */
+};
+
+/* Pieces of 8 rows and 32 columns that a query's o is. */
+static inline int decode_attend_numbers(const struct plan_pyramid *p) {
+  const int shares = (p->group + 15) / 16, rows = p->group <= 8 ? 1 : 2;
+  return shares * rows * p->head_dim / 32;
+}
+
+/* Of a warp: 8 or 16 rows of o, their maxima and sums, padded to 16 bytes. */
+static inline int decode_attend_part_bytes(const struct plan_pyramid *p) {
+  const int rows = p->group <= 8 ? 8 : 16, padded_ends = 4;
+  return rows * 4 * (p->head_dim + padded_ends);
+}
+
+/* Parts of all warps; behind them what the splits of a list send. */
+static inline int decode_attend_bytes(const struct plan_pyramid *p, int warps) {
+  const int slots = p->dense ? 0 : decode_attend_numbers(p) + DECODE_ATTEND_MAX_SPLITS - 1;
+  return warps * decode_attend_part_bytes(p) + slots * DECODE_ATTEND_SLOT_BYTES;
+}
+
 #endif

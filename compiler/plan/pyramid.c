@@ -1,4 +1,5 @@
 /* pyramid.c: in goes a spec that selects blocks; out come the facts and launches of its kernels. */
+#include "compiler/plan/blocks.h"
 #include "compiler/plan/decode.h"
 #include "compiler/plan/plan.h"
 #include "compiler/plan/walk.h"
@@ -123,23 +124,24 @@ static struct plan_kernel plan_flat(const struct plan_pyramid *p) {
 /* What is needed after the walk over keys, but not in its loop, which has all other registers. */
 enum { ATTEND_SPILLS = 64 };
 
-static struct plan_kernel plan_attend_blocks(void) {
+static struct plan_kernel plan_attend_blocks(const struct plan_pyramid *p) {
+  enum { TILE_THREADS = 128 };
+  const bool tiles = blocks_in_tiles(p);
   return (struct plan_kernel){
       .entry = "pisa_attend_blocks",
-      .threads = 256,
+      .threads = tiles ? TILE_THREADS : 256,
+      .smem_bytes = tiles ? blocks_tile_bytes(p, TILE_THREADS) : 0,
       .spill_budget = ATTEND_SPILLS,
   };
 }
 
-/* Warps that merge in shared memory: each 8 or 16 rows of o, its maximum and its sum, with padding
-   to 16 bytes. A list is short: 16 warps, where registers allow, read it at once. */
+/* Warps of two CTAs an SM, or with D 128 of one, by their registers. */
 static struct plan_kernel plan_decode_attend(const struct plan_pyramid *p) {
-  enum { PADDED_ENDS = 4 };
-  const int rows = p->group <= 8 ? 8 : 16, warps = p->dense || p->head_dim > 64 ? 8 : 16;
+  enum { WARPS = 8 };
   return (struct plan_kernel){
       .entry = "pisa_decode_attend",
-      .threads = 32 * warps,
-      .smem_bytes = warps * rows * 4 * (p->head_dim + PADDED_ENDS),
+      .threads = 32 * WARPS,
+      .smem_bytes = decode_attend_bytes(p, WARPS),
       .spill_budget = ATTEND_SPILLS,
   };
 }
@@ -275,11 +277,10 @@ struct plan_pyramid plan_pyramid_choose(const struct spec *spec, const struct ta
   p.csr_count = plan_csr_count();
   p.csr_scan = plan_csr_scan();
   p.csr_fill = plan_csr_fill(&p);
-  p.attend_blocks = plan_attend_blocks();
+  p.attend_blocks = plan_attend_blocks(&p);
   p.append = plan_append(&p);
   p.decode_select = plan_decode(&p);
   p.decode_attend = plan_decode_attend(&p);
-  p.decode_merge = plan_decode_merge();
   allow_spills(&p);
   return p;
 }
@@ -323,7 +324,7 @@ int plan_pyramid_kernels(const struct plan_pyramid *p,
       {p->decode && !p->dense, &p->append},
       {p->decode && !p->dense, &p->decode_select},
       {p->decode && p->attends, &p->decode_attend},
-      {p->decode && p->attends, &p->decode_merge},
+      {p->decode && p->dense, &p->decode_merge},
   };
   int n = 0;
   for (unsigned i = 0; i < sizeof kernels / sizeof *kernels; i++)

@@ -121,7 +121,6 @@ struct select_call {
   struct select_arrays arrays;
   struct verify_tensor o; /* image: what came back */
   int64_t node_rows;      /* P */
-  bool merges;            /* a decode call had more than one split */
   void *q, *k, *v, *o_memory;
   struct select_buffer lse, blocks, worth, workspace, pyramid;
   void *lengths, *q_starts, *k_starts, *pages;

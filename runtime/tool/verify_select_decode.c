@@ -65,7 +65,6 @@ static pisa_status decode(struct growth *g, const struct select_buffer *pyramid,
   verify_watch(g->session);
   if (!status)
     status = enqueue(g, graph, error);
-  g->call->merges = g->call->merges || g->call->layout.splits > 1;
   if (!status)
     status = select_call_fetch(g->call, outputs, g->result, error);
   verify_unwatch();

@@ -50,8 +50,6 @@ static unsigned reached(const struct select_call *call) {
   if (call->test->steps)
     kernels |=
         1U << PISA_KERNEL_APPEND | 1U << PISA_KERNEL_DECODE | 1U << PISA_KERNEL_DECODE_ATTEND;
-  if (call->merges)
-    kernels |= 1U << PISA_KERNEL_DECODE_MERGE;
   return kernels;
 }
 

@@ -118,7 +118,7 @@ void model_decode_attend(const union model_value *args) {
                         .width = PISA_DECODE_ATTEND_width,
                         .lse = PISA_DECODE_ATTEND_lse,
                         .scale = PISA_DECODE_ATTEND_scale,
-                        .split = integer(args, PISA_DECODE_ATTEND_splits) > 1,
+                        .split = pointer(args, PISA_DECODE_ATTEND_partial) != NULL,
                         .partial = pointer(args, PISA_DECODE_ATTEND_partial),
                         .splits = integer(args, PISA_DECODE_ATTEND_splits)};
   for_all(&a, attend);

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 
-from machine import F32, LANES, MAP_BASE, S32, S64, SHARED_BASE, U32, U64, f32_to_bf16
+from machine import F32, LANES, MAP_BASE, PEER_BYTES, S32, S64, SHARED_BASE, U32, U64, f32_to_bf16
 from units import Units, names, split_operands
 
 
@@ -347,7 +347,7 @@ class Instructions(Units):
         return self.access(op.split("."), names(o[1]), o[0], True)
 
     def access(self, parts, registers, place, storing):
-        shared, size = parts[1] == "shared", np.dtype(self.type_of(parts[-1])).itemsize
+        shared, peer, size = parts[1] == "shared", parts[1] == "shared::cluster", np.dtype(self.type_of(parts[-1])).itemsize
         t = {2: np.uint16, 4: U32, 8: U64}[size]
         address = self.address(place)
         total = size * len(registers)
@@ -356,7 +356,11 @@ class Instructions(Units):
         def run(w):
             memory = w.cta.shared if shared else w.cta.memory
             lanes = slice(None) if w.full else w.mask
-            index = memory.index(address(w)[lanes], total, total) // size
+            place = address(w)[lanes]
+            if peer:
+                memory, window = w.cta.cluster.memory_of(place)
+                place = place - window
+            index = memory.index(place, total, total) // size
             view = memory.views[size]
             for i, r in enumerate(registers):
                 if storing:
@@ -364,6 +368,12 @@ class Instructions(Units):
                 else:
                     w.reg(r)[lanes] = view[index + i]
         return run
+
+    def op_mapa(self, op, o):
+        """What peers have where this CTA has it."""
+        assert op == "mapa.shared::cluster.u32", op
+        address, rank = self.get(o[1], U32), self.get(o[2], U32)
+        return lambda w: w.set(o[0], address(w) + (rank(w) + U32(1)) * U32(PEER_BYTES))
 
     def op_atom(self, op, o):
         """Additions to global memory, of the lanes in turn."""

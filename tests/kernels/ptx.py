@@ -4,7 +4,7 @@ import re
 import numpy as np
 
 from instructions import Instructions
-from machine import BLOCKED, GLOBAL_BASE, LANES, F32, U32, U64, Cta, Fault, TensorMap
+from machine import BLOCKED, GLOBAL_BASE, LANES, F32, U32, U64, Cluster, Cta, Fault, TensorMap
 
 
 def statements(body):
@@ -43,7 +43,8 @@ class Kernel(Instructions):
         whole = re.search(r"\.entry " + entry + r"\((.*?)\)(.*?)\n\}", ptx, re.S)
         shared = re.search(r"// " + entry + r" shared (\d+)", ptx)  # as emit prints it
         self.shared = int(shared.group(1)) if shared else 0
-        self.threads = int(re.search(r"\.reqntid (\d+)", whole.group(2)).group(1))
+        bound, threads = re.search(r"\.(reqntid|maxntid) (\d+)", whole.group(2)).groups()
+        self.threads, self.exact = int(threads), bound == "reqntid"
         self.entry = entry
         body = whole.group(2)[whole.group(2).index("{") + 1:]
         self.code, self.sync, self.source, self.labels = [], [], [], {}
@@ -122,8 +123,11 @@ class Kernel(Instructions):
 
     # ---- launching
 
-    def launch(self, grid, shared_bytes, memory, arguments):
-        """|arguments|: ints (pointers, int32), floats, TensorMaps; in the kernel's order."""
+    def launch(self, grid, shared_bytes, memory, arguments, cluster=1, threads=None):
+        """|arguments|: ints (pointers, int32), floats, TensorMaps; in the kernel's order. |cluster|: CTAs of one."""
+        threads = threads or self.threads
+        assert grid % cluster == 0 and threads % LANES == 0
+        assert threads == self.threads or threads < self.threads and not self.exact
         maps = {}
         for i, x in enumerate(arguments):
             if isinstance(x, TensorMap):
@@ -132,5 +136,5 @@ class Kernel(Instructions):
                 self.values[i] = np.full(LANES, x, F32).view(U32)
             else:
                 self.values[i] = np.full(LANES, x, U64) if x >= GLOBAL_BASE else np.full(LANES, x & 0xFFFFFFFF, U64)
-        for index in range(grid):
-            Cta(self, index, grid, self.threads, shared_bytes, memory, maps).run()
+        for first in range(0, grid, cluster):
+            Cluster([Cta(self, first + i, grid, threads, shared_bytes, memory, maps) for i in range(cluster)]).run()

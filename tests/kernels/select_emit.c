@@ -7,7 +7,8 @@
        type=bf16|fp16 d=64 heads=16 (G) causal=1 leaf=64 children=2 keep=8 flat=0 start=0
        decode_start=START score=lse|mean|half_variance reduce=sum|max|lse|mass|max_mass previous=1
        current=1 first=TOKENS last=TOKENS range=BEGIN:END page=0 clustered=1 window=0
-       depths=0 (levels a step of decode scores)
+       depths=0 (levels a step of decode scores) dense=0 (decode_attend and decode_merge of
+       attend all exact)
    first, last and range may come more than once, four in all; none is forced without them. window:
    leaves that csr_count and csr_fill count at once, where not 0 in place of the plan's. In front of
    the PTX, "// ENTRY shared BYTES threads THREADS" says how it is launched. `assemble` fails where
@@ -158,7 +159,7 @@ static struct plan_pyramid plan_of(int n, char **words) {
   spec.leaf_stage = LEAF_CLUSTERED;
   spec.route.always_blocks = ALWAYS_PREVIOUS | ALWAYS_CURRENT;
   spec.phases.present = spec.phases.prefill = spec.phases.decode = true;
-  int decode_start = -1, window = 0, depths = 0;
+  int decode_start = -1, window = 0, depths = 0, dense = 0;
   for (int i = 0; i < n; i++) {
     char *equals = strchr(words[i], '=');
     if (!equals)
@@ -168,12 +169,17 @@ static struct plan_pyramid plan_of(int n, char **words) {
       window = atoi(equals + 1);
     else if (strcmp(words[i], "depths") == 0)
       depths = atoi(equals + 1);
+    else if (strcmp(words[i], "dense") == 0)
+      dense = atoi(equals + 1);
     else
       set_key(words[i], equals + 1, &spec, &decode_start);
   }
   spec.pages.present = spec.pages.size > 0;
   if (decode_start >= 0)
     spec.route.decode_start_nodes = decode_start > 0 ? decode_start : -1; /* -1: root */
+  spec.blocks.key = spec.pyramid.leaf;
+  if (dense)
+    return plan_decode_dense(&spec);
   struct plan_pyramid plan = plan_pyramid_choose(&spec, &target_sm90a);
   plan.decode_depths = depths;
   plan.decode_select.smem_bytes = decode_bytes(&plan);

@@ -381,9 +381,14 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, voi
   memcpy(launch->block, config->block, sizeof launch->block);
   launch->shared_bytes = config->shared_bytes;
   launch->stream = config->stream;
+  launch->cluster = 1;
   for (uint32_t i = 0; i < config->n_attributes; i++)
     if (config->attributes[i].id == CU_LAUNCH_PROGRAMMATIC_STREAM_SERIALIZATION)
       launch->overlaps = config->attributes[i].value.programmatic_serialization_allowed;
+    else if (config->attributes[i].id == CU_LAUNCH_CLUSTER_DIMENSION)
+      launch->cluster = config->attributes[i].value.cluster[0];
+  if (launch->cluster < 1 || launch->cluster > 8 || config->grid[0] % launch->cluster)
+    return CUDA_ERROR_INVALID_VALUE;
   const enum fake_kind *kinds = fake_kinds_of(function->entry, &launch->n_params);
   for (int i = 0; i < launch->n_params; i++)
     record_parameter(launch, i, kinds[i], parameters[i]);

@@ -31,7 +31,8 @@ struct fake_launch {
   char entry[64];
   uint32_t grid[3], block[3], shared_bytes;
   CUstream stream;
-  bool overlaps; /* launched with programmatic stream serialization */
+  bool overlaps;    /* launched with programmatic stream serialization */
+  uint32_t cluster; /* CTAs of one */
   int n_params;
   struct {
     int64_t whole;           /* PTR, I32 and I64 */

@@ -29,7 +29,7 @@ static int64_t place(struct layout *l, bool wanted, int64_t bytes) {
   return at;
 }
 
-struct layout lay_out(const pisa_attention *call, bool clustered, bool mass, int64_t splits) {
+struct layout lay_out(const pisa_attention *call, bool clustered, bool mass) {
   const bool decode = call->phase == PISA_DECODE, packed = call->q_starts != NULL;
   struct layout l = {.queries = packed ? call->n_q : call->batch * call->n_q,
                      .keys = packed ? call->n_k : call->batch * call->n_k,
@@ -59,6 +59,5 @@ struct layout lay_out(const pisa_attention *call, bool clustered, bool mass, int
   l.csr_segments = ceil_div(l.queries, l.csr_chunk);
   l.csr_counts = place(&l, call->csr_offsets, KV_HEADS * l.csr_segments * l.leaves * 4);
   l.csr_begins = place(&l, call->csr_offsets, KV_HEADS * l.csr_segments * l.leaves * 4);
-  l.partial = place(&l, decode && call->o.data && splits > 1, l.rows * splits * G * (DIM + 2) * 4);
   return l;
 }

@@ -15,10 +15,10 @@ struct layout {
   int64_t queries, keys, rows, node_rows, spans, leaves, parents, segments, chunk, item_room;
   size_t bytes;
   int64_t means, span_sums, images, kept, positions, counts, offsets, items, n_items, entries,
-      scores, forced, ids, partial;
+      scores, forced, ids;
   int64_t csr_chunk, csr_segments, csr_counts, csr_begins;
 };
 /* With the workspace at address(7). */
-struct layout lay_out(const pisa_attention *call, bool clustered, bool mass, int64_t splits);
+struct layout lay_out(const pisa_attention *call, bool clustered, bool mass);
 
 #endif

@@ -209,7 +209,7 @@ static void launch_call(const pisa_module *module, const pisa_attention *call, s
 
 static void check_prefill(const pisa_module *module, const pisa_attention *call, enum way way) {
   const bool clustered = way <= CLUSTERED_MASS;
-  const struct layout w = lay_out(call, clustered, way == CLUSTERED_MASS, 1);
+  const struct layout w = lay_out(call, clustered, way == CLUSTERED_MASS);
   const int64_t batch = call->q_starts ? 1 : call->batch;
   const int64_t ids = call->blocks ? pointer(call->blocks) : w.ids;
   int i = 0;
@@ -306,20 +306,14 @@ static void check_decode_attend(int *i, const pisa_attention *call, const struct
   IS(DECODE_ATTEND, lists, ids);
   IS(DECODE_ATTEND, width, K);
   IS(DECODE_ATTEND, splits, splits);
-  IS(DECODE_ATTEND, partial, w->partial);
+  IS(DECODE_ATTEND, partial, 0);
   IS(DECODE_ATTEND, lse, pointer(call->lse));
   check_scale(l, PISA_DECODE_ATTEND_scale);
-  if (splits == 1)
-    return;
-  l = next(i, "pisa_decode_merge", w->rows, call, w);
-  ARRAY(DECODE_MERGE, o, batch, HEADS, call->n_q);
-  IS(DECODE_MERGE, splits, splits);
-  IS(DECODE_MERGE, partial, w->partial);
-  IS(DECODE_MERGE, lse, pointer(call->lse));
+  CHECK_INT(l->cluster, splits);
 }
 
 static void check_decode(const pisa_module *module, const pisa_attention *call, int64_t splits) {
-  const struct layout w = lay_out(call, false, false, splits);
+  const struct layout w = lay_out(call, false, false);
   const int64_t ids = call->blocks ? pointer(call->blocks) : w.ids;
   const struct fake_launch *l;
   int i = 0;
@@ -348,7 +342,8 @@ static void check_decode(const pisa_module *module, const pisa_attention *call, 
 static void check_decodes(void) {
   static const struct {
     int64_t batch, n_q, n_new, splits;
-  } cases[] = {{1, 1, 1, 4}, {1, 3, 0, 4}, {22, 1, 64, 3}, {33, 1, 1, 2}, {64, 2, 1, 1}};
+  } cases[] = {{1, 1, 1, 8},   {1, 3, 0, 8},  {9, 1, 1, 4},
+               {33, 1, 64, 4}, {64, 1, 1, 2}, {64, 2, 1, 1}};
   pisa_module *module = load_module(&(struct sample_spec){.pyramid = SIZES});
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     pisa_attention call = call_of(cases[i].batch, cases[i].n_q, 1 << 17);
