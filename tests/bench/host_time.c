@@ -7,8 +7,9 @@
        ours_us ...... the difference
        dropped_us ... pisa_launch whose launches do nothing: ours_us without what the two share
 
-   usage: host_time [--facts JSON_FIELDS] [--limit US] PACK ...
-   Exit 3: ours_us of a call is above the limit. 2: the world failed. */
+   usage: host_time [--facts JSON_OBJECT] [--limit US] PACK ...
+   --facts: what every line begins with. Exit 3: ours_us of a call is above the limit. 2: the world
+   failed. */
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -89,8 +90,9 @@ static pisa_status time_one(struct bench *b, const char *name, pisa_error *error
   launches_set(LAUNCHES_RECORD);
   pisa_status status = launch(b, error);
   int launches = launches_count();
+  launches_set(LAUNCHES_PASS);
   for (int warm = 0; warm < 3 && !status; warm++)
-    status = launch(b, error), launches_set(LAUNCHES_PASS);
+    status = launch(b, error);
   for (int r = 0; r < ROUNDS && !status; r++)
     for (int kind = 0; kind < N_KINDS && !status; kind++)
       status = time_calls(b, modes[kind], &us[kind][r], error);
@@ -102,13 +104,14 @@ static pisa_status time_one(struct bench *b, const char *name, pisa_error *error
   b->is_slow = b->is_slow || (b->limit > 0 && ours > b->limit);
   pisa_pack_info info;
   pisa_pack_get_info(b->pack, &info, NULL);
-  printf("{%s\"bench\": \"host\", \"side\": \"c\", \"call\": \"%s\", \"variant\": \"%s\", "
+  printf("%.*s%s\"bench\": \"host\", \"side\": \"c\", \"call\": \"%s\", \"variant\": \"%s\", "
          "\"shape\": {\"B\": %" PRId64 ", \"H\": %" PRId64 ", \"Hk\": %" PRId64 ", \"Nq\": %" PRId64
          ", \"Nk\": %" PRId64 ", \"D\": %d, \"type\": \"%s\"}, \"launches\": %d, \"us\": %.2f, "
          "\"launches_us\": %.2f, \"ours_us\": %.2f, \"dropped_us\": %.2f}\n",
-         b->facts, name, info.name, b->call.batch, b->call.heads, b->call.kv_heads, b->call.n_q,
-         b->call.n_k, info.head_dim, info.type == PISA_BF16 ? "bf16" : "fp16", launches, whole,
-         bare, ours, median(us[DROPPED]));
+         (int)strlen(b->facts) - 1, b->facts, strlen(b->facts) > 2 ? ", " : "", name, info.name,
+         b->call.batch, b->call.heads, b->call.kv_heads, b->call.n_q, b->call.n_k, info.head_dim,
+         info.type == PISA_BF16 ? "bf16" : "fp16", launches, whole, bare, ours,
+         median(us[DROPPED]));
   return PISA_OK;
 }
 
@@ -185,7 +188,7 @@ static pisa_status open_device(struct bench *b, pisa_error *error) {
 }
 
 int main(int argc, char **argv) {
-  struct bench b = {.facts = ""};
+  struct bench b = {.facts = "{}"};
   pisa_error error = {0};
   int first = 1;
   for (; first + 1 < argc && !strncmp(argv[first], "--", 2); first += 2) {
@@ -196,8 +199,8 @@ int main(int argc, char **argv) {
     else
       break;
   }
-  if (first >= argc || !strncmp(argv[first], "--", 2)) {
-    fprintf(stderr, "usage: host_time [--facts JSON_FIELDS] [--limit US] PACK ...\n");
+  if (first >= argc || !strncmp(argv[first], "--", 2) || *b.facts != '{') {
+    fprintf(stderr, "usage: host_time [--facts JSON_OBJECT] [--limit US] PACK ...\n");
     return 1;
   }
   pisa_status status = open_device(&b, &error);

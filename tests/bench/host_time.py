@@ -18,6 +18,7 @@ Exit 3: ours_us of a call is above --limit. 77: there is no torch, or no GPU.
 import argparse
 import contextlib
 import ctypes
+import functools
 import json
 import statistics
 import sys
@@ -49,11 +50,17 @@ def options():
 @contextlib.contextmanager
 def no_device():
     """The way of a GPU tensor for CPU tensors."""
+    aligned = functools.lru_cache(maxsize=None)(_torch.make_memory)  # as the GPU's allocator does by itself
+
+    def new_workspace(size, device):
+        torch.empty(size, dtype=torch.uint8, device=device)
+        return aligned(size, device)
+
     changed = {
         "device_number": lambda x: 0,
         "current_device": lambda: 0,
         "current_stream": lambda device: 0,
-        "new_workspace": _torch.make_memory,  # the GPU's allocator aligns
+        "new_workspace": new_workspace,
     }
     saved = {name: getattr(_torch, name) for name in changed}
     for name, function in changed.items():
@@ -76,13 +83,13 @@ def tensors(pack, n_q, device):
 def calls_of(pack, device):
     """(name, q, k, function) of every way to call |pack|."""
     q, k, v = tensors(pack, TOKENS, device)
-    ops, none = torch.ops.pisa, [None] * 5
+    ops = torch.ops.pisa
     yield "pisa.attention", q, k, lambda: pisa.attention(q, k, v, pack)
-    yield "torch.ops.pisa.attention", q, k, lambda: ops.attention(q, k, v, pack.key, 0.0, 0.0, 0, *none, False, False)
+    yield "torch.ops.pisa.attention", q, k, lambda: ops.attention.default(q, k, v, pack.key)
     if not pack.selects:
         return
     yield "pisa.select", q, k, lambda: pisa.select(q, k, pack)
-    yield "torch.ops.pisa.select", q, k, lambda: ops.select(q, k, pack.key, 0.0, *none, False, False)
+    yield "torch.ops.pisa.select", q, k, lambda: ops.select.default(q, k, pack.key)
     if "decode" not in pack.phases:
         return
     pyramid = pisa.Pyramid(pack, 1, TOKENS, 2, device=device)
@@ -91,8 +98,8 @@ def calls_of(pack, device):
     last = tensors(pack, 1, device)[0]
     out = torch.empty_like(last)
     yield "pisa.decode", last, k, lambda: pisa.decode(last, k, v, pack, pyramid, k_lengths=lengths)
-    rest = (pyramid.memory, out, None, None, pack.key, 0.0, lengths, *none[1:], 1, False)
-    yield "torch.ops.pisa.decode", last, k, lambda: ops.decode(last, k, v, *rest)
+    rest = (pyramid.memory, out, None, None, pack.key, 0.0, lengths)
+    yield "torch.ops.pisa.decode", last, k, lambda: ops.decode.default(last, k, v, *rest)
 
 
 def seen(function):

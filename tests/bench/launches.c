@@ -10,7 +10,7 @@
 #include "runtime/size.h"
 #include "tests/runtime/fake_kinds.h"
 
-enum { MOST_PARAMETERS = 40, LARGEST = 128 };
+enum { MOST_PARAMETERS = 64, LARGEST = 128 };
 
 struct kept {
   CUlaunchConfig config;

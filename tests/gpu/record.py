@@ -5,9 +5,9 @@ record.py fragment verify.jsonl --driver 580.159.04 -o validation.json
     The marks that a run of `pisa verify --both --json` earned: the PTX and the cubin of every
     spec whose complete list of cases passed as cubin and as PTX.
 record.py merge [--validation validation.json] [--bench bench.jsonl] [--kernels kernels.jsonl]
-                [--docs docs/results] [--packs generated]
-    Adds a fragment, benchmark lines and times of single kernels to the records. With --packs, marks of code that is in
-    none of the packs there are dropped.
+                [--host host.jsonl] [--tune tune.jsonl] [--docs docs/results] [--packs generated]
+    Adds a fragment, benchmark lines, times of single kernels, host times and choices of tuned packs to the records. With
+    --packs, marks of code that is in none of the packs there are dropped.
 """
 
 import argparse
@@ -45,6 +45,11 @@ SHAPE_KEYS = {
     SELECTION: COMMON_SHAPE | {"leaf", "keep"},
 }
 KERNELS = "h200/kernels.jsonl"
+RUN_KEYS = {"run", "commit", "device", "driver", "bench"}
+HOST = "h200/host.jsonl"
+HOST_KEYS = RUN_KEYS | {"side", "call", "variant", "shape", "launches", "us", "launches_us", "ours_us", "dropped_us"}
+TUNE = "h200/tune.jsonl"
+TUNE_KEYS = RUN_KEYS | {"variant", "shape", "tokens", "chosen", "default", "best", "rounds", "ms", "over_best", "over_default"}
 
 
 def stop(message):
@@ -172,6 +177,19 @@ def merge_kernels(docs, path):
     print(f"{path}: recorded")
 
 
+def merge_lines(docs, path, target, bench, keys):
+    """Lines of one |bench|, with these |keys|."""
+    for line in read_lines(path):
+        if line.get("bench") != bench or set(line) != keys(line):
+            stop(f"no line of {target}, as docs/results/README.md has them: {line}")
+        append(docs / target, line)
+    print(f"{path}: recorded")
+
+
+def host_keys(line):
+    return HOST_KEYS | ({"c_us"} if line.get("side") == "torch" else set())
+
+
 def merge(arguments):
     docs = pathlib.Path(arguments.docs)
     if arguments.validation:
@@ -180,6 +198,10 @@ def merge(arguments):
         merge_measurements(docs, arguments.bench)
     if arguments.kernels:
         merge_kernels(docs, arguments.kernels)
+    if arguments.host:
+        merge_lines(docs, arguments.host, HOST, "host", host_keys)
+    if arguments.tune:
+        merge_lines(docs, arguments.tune, TUNE, "tune", lambda line: TUNE_KEYS)
 
 
 def main():
@@ -196,6 +218,8 @@ def main():
     command.add_argument("--validation")
     command.add_argument("--bench")
     command.add_argument("--kernels")
+    command.add_argument("--host")
+    command.add_argument("--tune")
     command.add_argument("--docs", default="docs/results")
     command.add_argument("--packs")
     command.set_defaults(run=merge)

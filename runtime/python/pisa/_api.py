@@ -59,22 +59,20 @@ def attention(
 
     Sources: piecewise attention, arXiv 2602.01077; block selection, arXiv 2609.31093; runtime/pisa.h.
     """
-    if density is None and keep is None:
-        density, keep = pack.budget if blocks_in is None else (0, 0)
-    else:
-        density, keep = _budget("density", density), _budget("keep", keep)
-    options = Options(
-        scale=_scale(scale),
-        density=density,
-        keep=keep,
+    wishes = (scale, density, keep, return_lse, return_blocks, k_lengths is not None)
+    if _torch is not None and blocks_in is q_starts is k_starts is pages is pyramid is None and not copy:
+        found = _torch.quick(pack, q, k, v, wishes, _attention_options, k_lengths, None, out)
+        if found is not None:
+            return _pick(found[0], found[1], found[2]) if return_lse or return_blocks else found[0]
+    options = _attention_options(pack, *wishes)._replace(
         sequences=_sequences(q_starts, k_starts),
-        has_lengths=k_lengths is not None,
-        n_listed=0 if blocks_in is None else blocks_in.shape[-1],
         page_columns=0 if pages is None else pages.shape[-1],
         has_pyramid=pyramid is not None,
-        lse=return_lse,
-        blocks=return_blocks,
     )
+    if blocks_in is not None:
+        options = options._replace(n_listed=blocks_in.shape[-1])
+        if density is None and keep is None:
+            options = options._replace(density=0, keep=0)
     arrays = _arrays(k_lengths, blocks_in, q_starts, k_starts, pages)
     found = _run(pack, q, k, v, options, arrays, pyramid, out, copy)
     return _pick(found[0], found[1], found[2])
@@ -107,19 +105,17 @@ def select(
 
     Source: block sparse attention in log-linear time, arXiv 2609.31093.
     """
-    options = Options(
-        scale=_scale(scale),
-        sequences=_sequences(q_starts, k_starts),
-        has_lengths=k_lengths is not None,
-        page_columns=0 if pages is None else pages.shape[-1],
-        has_pyramid=pyramid is not None,
-        attend=False,
-        blocks=True,
-        worth=worth,
-        by_leaf=by_leaf,
-    )
     if not pack.selects:
         raise ArgumentError(f"{pack.name} does not select blocks: its method is {pack.method}")
+    wishes = (scale, worth, by_leaf, k_lengths is not None, pyramid is not None)
+    if _torch is not None and q_starts is k_starts is pages is None and not copy:
+        memory = None if pyramid is None else pyramid.memory
+        found = _torch.quick(pack, q, k, None, wishes, _select_options, k_lengths, memory)
+        if found is not None:
+            return _pick(*found[2:]) if worth or by_leaf else found[2]
+    options = _select_options(pack, *wishes)._replace(
+        sequences=_sequences(q_starts, k_starts), page_columns=0 if pages is None else pages.shape[-1]
+    )
     found = _run(pack, q, k, None, options, _arrays(k_lengths, None, q_starts, k_starts, pages), pyramid, None, copy)
     return _pick(*found[2:])
 
@@ -152,17 +148,13 @@ def decode(
 
     Source: arXiv 2609.31093.
     """
-    options = Options(
-        scale=_scale(scale),
-        has_lengths=k_lengths is not None,
-        page_columns=0 if pages is None else pages.shape[-1],
-        decode=True,
-        n_new=n_new if pack.selects else 0,
-        append_completed=pyramid is not None and pyramid.append_completed,
-        has_pyramid=pyramid is not None,
-        lse=return_lse,
-        blocks=return_blocks,
-    )
+    memory, completed = (None, False) if pyramid is None else (pyramid.memory, pyramid.append_completed)
+    wishes = (scale, n_new, completed, return_lse, return_blocks, k_lengths is not None, pyramid is not None)
+    if _torch is not None and pages is None and not copy:
+        found = _torch.quick(pack, q, k, v, wishes, _decode_options, k_lengths, memory, out)
+        if found is not None:
+            return _pick(found[0], found[1], found[2]) if return_lse or return_blocks else found[0]
+    options = _decode_options(pack, *wishes)._replace(page_columns=0 if pages is None else pages.shape[-1])
     found = _run(pack, q, k, v, options, _arrays(k_lengths, None, None, None, pages), pyramid, out, copy)
     return _pick(found[0], found[1], found[2])
 
@@ -185,6 +177,42 @@ class Pyramid:
             self.memory = _numpy.make_memory(size)
         else:
             self.memory = _torch_part().make_memory(size, device)
+
+
+# The options of common calls from what was asked for.
+
+
+def _attention_options(pack, scale, density, keep, lse, blocks, has_lengths):
+    if density is None and keep is None:
+        density, keep = pack.budget
+    else:
+        density, keep = _budget("density", density), _budget("keep", keep)
+    return Options(_scale(scale), density, keep, has_lengths=has_lengths, lse=lse, blocks=blocks)
+
+
+def _select_options(pack, scale, worth, by_leaf, has_lengths, has_pyramid):
+    return Options(
+        _scale(scale),
+        has_lengths=has_lengths,
+        has_pyramid=has_pyramid,
+        attend=False,
+        blocks=True,
+        worth=worth,
+        by_leaf=by_leaf,
+    )
+
+
+def _decode_options(pack, scale, n_new, completed, lse, blocks, has_lengths, has_pyramid):
+    return Options(
+        _scale(scale),
+        has_lengths=has_lengths,
+        decode=True,
+        n_new=n_new if pack.selects else 0,
+        append_completed=completed,
+        has_pyramid=has_pyramid,
+        lse=lse,
+        blocks=blocks,
+    )
 
 
 def _scale(scale):

@@ -5,7 +5,7 @@ from ctypes import byref
 import numpy as np
 
 from . import _library as lib
-from ._request import Layout, check, check_arrays, make, mark, outputs
+from ._request import Layout, array_shapes, check, check_array_shape, make, mark, outputs
 
 WORD = {"bf16": np.uint16, "fp16": np.float16}
 TYPES = {"lse": np.float32, "blocks": np.int32, "worth": np.float32, "csr_offsets": np.int32, "csr_queries": np.int32}
@@ -112,7 +112,9 @@ def run(pack, q, k, v, options, arrays, *, pyramid, out, copy):
     o, result = output(q, out, pack) if options.attend else (None, None)
     layouts = [None if x is None else layout(name, x) for name, x in zip(("q", "k", "v", "out"), (*words, o))]
     request = make(pack, *layouts, options)
-    check_arrays(pack, request, **arrays)
+    for name, shape in array_shapes(pack, request).items():
+        if arrays[name] is not None:
+            check_array_shape(name, arrays[name], shape)
     mark(request, options)
     shapes = outputs(pack, request, options)
     made = {name: None if shape is None else empty(shape, TYPES[name]) for name, shape in shapes._asdict().items()}

@@ -81,20 +81,27 @@ def make(pack, q, k, v, o, options):
     return request
 
 
-def check_arrays(pack, request, *, k_lengths, lists, q_starts, k_starts, pages):
-    """The shapes of the integer inputs, each None or an array."""
+def array_shapes(pack, request):
+    """The shapes that the integer inputs of a call must have, by their names in pisa_attention."""
     batch = request.batch
     rows = -(-request.n_q // pack.query)
-    for name, array, shape in (
-        ("k_lengths", k_lengths, (batch,)),
-        ("q_starts", q_starts, (batch + 1,)),
-        ("k_starts", k_starts, (batch + 1,)),
-        ("pages", pages, (batch, request.page_columns)),
-        ("blocks_in", lists, (batch, request.heads, rows, request.n_listed)),
-    ):
-        if array is not None:
-            found = tuple(array.shape)
-            check(found == shape, f"{name} has shape {found}, must be {shape}")
+    return {
+        "k_lengths": (batch,),
+        "q_starts": (batch + 1,),
+        "k_starts": (batch + 1,),
+        "pages": (batch, request.page_columns),
+        "lists": (batch, request.heads, rows, request.n_listed),
+    }
+
+
+def argument(name):
+    """What a caller knows the field |name| of pisa_attention as."""
+    return "blocks_in" if name == "lists" else name
+
+
+def check_array_shape(name, array, shape):
+    found = tuple(array.shape)
+    check(found == shape, f"{argument(name)} has shape {found}, must be {shape}")
 
 
 def mark(request, options):

@@ -1,8 +1,9 @@
 """Torch tensors: those of a GPU to pisa_launch on the current stream, those of the CPU to pisa_cpu_run.
 
 A call outside of graphs takes the short way, `eager`: what does not change between calls of the same shapes is kept in
-a plan, the rest is a handful of addresses. Under torch.compile, and where torch watches (fake tensors, tracing), it
-takes the custom ops of _torch_ops.
+a plan, the rest is a handful of addresses. `quick` is shorter still: it finds the plan of a common call by the call's
+arguments as they came. Under torch.compile, and where torch watches (fake tensors, tracing), a call takes the custom
+ops of _torch_ops.
 """
 
 import ctypes
@@ -18,11 +19,12 @@ from ._request import Layout, Options, check
 
 TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 OUTPUTS = {"lse": torch.float32, "blocks": torch.int32, "worth": torch.float32}
-MOST_PLANS = 512  # of a thread; a server with more shapes than that makes some anew
+MOST_PLANS = 1024  # names of plans in a thread, two a plan; a server with more shapes makes some anew
 
+Tensor = torch.Tensor
 is_tensor = torch.is_tensor
 device_number = torch.Tensor.get_device  # -1: the CPU
-current_device = torch.cuda.current_device
+current_device = getattr(torch._C, "_cuda_getDevice", None)  # asked where there is a GPU tensor
 current_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # absent where torch has no CUDA
 _local = threading.local()
 
@@ -65,20 +67,55 @@ class Plan:
     """What calls of the same layouts and options share. Belongs to one thread: calls write addresses into `request`."""
 
     def __init__(self, pack, device, q, k, v, o, options):
-        self.device = device
+        self.pack, self.device, self.torch_device, self.attends = pack, device, q.device, options.attend
         layouts = [None if x is None else Layout(tuple(x.shape), x.stride()) for x in (q, k, v, o)]
-        self.request = _request.make(pack, *layouts, options)
-        _request.mark(self.request, options)
-        self.shapes = _request.outputs(pack, self.request, options)
-        self.others = any(shape is not None for shape in self.shapes)
+        request = self.request = _request.make(pack, *layouts, options)
+        _request.mark(request, options)
+        # the outputs beside o, and the integer inputs: those that such calls have
+        shapes = enumerate(_request.outputs(pack, request, options)._asdict().items())
+        self.made = [(i, name, x, OUTPUTS.get(name, torch.int32)) for i, (name, x) in shapes if x is not None]
+        self.arrays = [pair for pair in _request.array_shapes(pack, request).items() if getattr(request, pair[0])]
         self.workspace_bytes = 0
         if device >= 0:
-            self.module, size = pack.module(device, self.request), c_size_t()
-            lib.call("pisa_workspace_size", self.module, byref(self.request), byref(size))
+            self.module, size = pack.module(device, request), c_size_t()
+            lib.call("pisa_workspace_size", self.module, byref(request), byref(size))
             self.workspace_bytes = size.value
-        self.q, self.k, self.v, self.o = self.request.q, self.request.k, self.request.v, self.request.o
-        self.pointer, self.error = byref(self.request), lib.CError()
+        self.q, self.k, self.v, self.o = request.q, request.k, request.v, request.o
+        self.pointer, self.error = byref(request), lib.CError()
         self.error_pointer = byref(self.error)
+
+
+def quick(pack, q, k, v, wishes, options_of, lengths=None, memory=None, out=None, made=None):
+    """What `run` returns, for common calls with GPU tensors; None: leave it to `run`.
+
+    wishes: what is asked for, as it came; with the layouts it is the name of a plan. options_of(pack, *wishes): its
+        Options. lengths, memory: k_lengths and the bytes of a pyramid, where the options have them. made: as of eager.
+    """
+    if type(q) is not Tensor or torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack():
+        return None
+    device = device_number(q)
+    if device < 0 or device != current_device():
+        return None
+    if torch.is_grad_enabled():
+        refuse_gradients(q, k, v)
+    key = (pack, wishes, device, q.shape, q.stride(), q.dtype, k.shape, k.stride(), k.dtype, device_number(k))
+    if v is not None:
+        key += (v.shape, v.stride(), v.dtype, device_number(v))
+    if lengths is not None:
+        key += ("lengths", lengths.shape, lengths.stride(), lengths.dtype, device_number(lengths))
+    if memory is not None:
+        key += ("pyramid", device_number(memory))
+    if out is not None:
+        key += ("out", out.shape, out.stride(), out.dtype, out.device)
+    plan = _plans().get(key)
+    arrays = None if lengths is None else {**_NO_ARRAYS, "k_lengths": lengths}
+    if plan is not None:
+        return _perform(plan, q, k, v, arrays, memory, out, made)
+    # All that `eager` checks beside addresses is in the key.
+    options = options_of(pack, *wishes)
+    found = eager(pack, q, k, v, options, arrays or _NO_ARRAYS, memory, out, made)
+    _keep(key, _plan(pack, device, q, k, v, options, out))
+    return found
 
 
 def eager(pack, q, k, v, options, arrays, memory, out, made=None):
@@ -91,57 +128,79 @@ def eager(pack, q, k, v, options, arrays, memory, out, made=None):
         make_current(device)
     plan = _plan(pack, device, q, k, v, options, out)
     _check_tensors(pack, device, q, k, v)
-    request = plan.request
-    o = out
-    if out is None and options.attend:
-        o = torch.empty_like(q)
-    if made is None:
-        made = _make(plan, q) if plan.others else _request.Outputs()
-    plan.q.data, plan.k.data = q.data_ptr(), k.data_ptr()
-    plan.v.data, plan.o.data = (v.data_ptr(), o.data_ptr()) if options.attend else (None, None)
-    if plan.others:
-        for name, x in zip(made._fields, made):
-            setattr(request, name, None if x is None else x.data_ptr())
-    if options[3:7] != _NO_ARRAYS:
-        _set_arrays(pack, device, request, arrays)
+    for name, shape in plan.arrays:
+        _check_array(name, arrays[name], shape, device)
     if memory is not None:
         check(device_number(memory) == device, f"pyramid is on {memory.device}, q on {q.device}")
-        request.pyramid = memory.data_ptr()
-    if device < 0:
-        _run_cpu(pack, request, memory)
+    return _perform(plan, q, k, v, arrays, memory, out, made)
+
+
+_NO_ARRAYS = dict.fromkeys(("k_lengths", "lists", "q_starts", "k_starts", "pages"))
+_NOTHING = _request.Outputs()
+
+
+def _perform(plan, q, k, v, arrays, memory, out, made=None):
+    """A checked call by its plan: addresses, then the launch."""
+    request, o = plan.request, out
+    if out is None and plan.attends:
+        o = torch.empty_like(q)
+    plan.q.data, plan.k.data = q.data_ptr(), k.data_ptr()
+    if plan.attends:
+        plan.v.data, plan.o.data = v.data_ptr(), o.data_ptr()
+    if plan.made:
+        others = [None] * len(_NOTHING)
+        for i, name, shape, kind in plan.made:
+            others[i] = x = torch.empty(shape, dtype=kind, device=plan.torch_device) if made is None else made[i]
+            setattr(request, name, x.data_ptr())
     else:
-        size = plan.workspace_bytes
-        workspace = new_workspace(size, q.device) if size else None
-        place = workspace.data_ptr() if size else None
-        if lib.launch(plan.module, plan.pointer, place, size, current_stream(device), plan.error_pointer):
-            lib.check(plan.error)
-    return (o, *made)
+        others = _NOTHING
+    for name, _ in plan.arrays:
+        setattr(request, name, arrays[name].data_ptr())
+    if memory is not None:
+        request.pyramid = memory.data_ptr()
+    if plan.device < 0:
+        _run_cpu(plan.pack, request, memory)
+        return (o, *others)
+    size, place = plan.workspace_bytes, None
+    if size:
+        workspace = new_workspace(size, plan.torch_device)
+        place = workspace.data_ptr()
+    if lib.launch(plan.module, plan.pointer, place, size, current_stream(plan.device), plan.error_pointer):
+        lib.check(plan.error)
+    return (o, *others)
 
 
-_NO_ARRAYS = Options()[3:7]  # sequences, has_lengths, n_listed, page_columns
+def _plans():
+    try:
+        return _local.plans
+    except AttributeError:
+        _local.plans = {}
+        return _local.plans
+
+
+def _keep(key, plan):
+    plans = _plans()
+    if len(plans) >= MOST_PLANS:
+        plans.clear()
+    plans[key] = plan
+    return plan
 
 
 def _plan(pack, device, q, k, v, options, out):
-    try:
-        plans = _local.plans
-    except AttributeError:
-        plans = _local.plans = {}
     key = (pack, device, options, q.shape, q.stride(), k.shape, k.stride())
     if v is not None:
         key += (v.shape, v.stride())
     if out is not None:
         key += (out.shape, out.stride(), out.dtype, out.device)
-    plan = plans.get(key)
-    if plan is None:
-        if out is not None:
-            check(out.shape == q.shape, f"out has shape {tuple(out.shape)}, must be q's {tuple(q.shape)}")
-            check(out.dtype == q.dtype, f"out has type {out.dtype}, must be q's {q.dtype}")
-            check(out.device == q.device, f"out is on {out.device}, q on {q.device}")
-        if len(plans) >= MOST_PLANS:
-            plans.clear()
-        o = (torch.empty_like(q) if out is None else out) if options.attend else None
-        plan = plans[key] = Plan(pack, device, q, k, v, o, options)
-    return plan
+    plan = _plans().get(key)
+    if plan is not None:
+        return plan
+    if out is not None:
+        check(out.shape == q.shape, f"out has shape {tuple(out.shape)}, must be q's {tuple(q.shape)}")
+        check(out.dtype == q.dtype, f"out has type {out.dtype}, must be q's {q.dtype}")
+        check(out.device == q.device, f"out is on {out.device}, q on {q.device}")
+    o = (torch.empty_like(q) if out is None else out) if options.attend else None
+    return _keep(key, Plan(pack, device, q, k, v, o, options))
 
 
 def _check_tensors(pack, device, q, k, v):
@@ -156,23 +215,12 @@ def _check_tensors(pack, device, q, k, v):
             check(x.device == q.device, f"{name} is on {x.device}, q on {q.device}")
 
 
-def _make(plan, q):
-    """The outputs beside o."""
-    types = (OUTPUTS.get(name, torch.int32) for name in plan.shapes._fields)
-    made = (None if s is None else torch.empty(s, dtype=t, device=q.device) for s, t in zip(plan.shapes, types))
-    return _request.Outputs(*made)
-
-
-def _set_arrays(pack, device, request, arrays):
-    for name, x in arrays.items():
-        if x is not None:
-            said = "blocks_in" if name == "lists" else name
-            check(x.dtype is torch.int32, f"{said} has type {x.dtype}, must be torch.int32")
-            check(x.is_contiguous(), f"{said} must be contiguous")
-            check(device_number(x) == device, f"{said} is on {x.device}, must be on q's device")
-    _request.check_arrays(pack, request, **arrays)
-    for name, x in arrays.items():
-        setattr(request, name, None if x is None else x.data_ptr())
+def _check_array(name, x, shape, device):
+    said = _request.argument(name)
+    check(x.dtype is torch.int32, f"{said} has type {x.dtype}, must be torch.int32")
+    check(x.is_contiguous(), f"{said} must be contiguous")
+    check(device_number(x) == device, f"{said} is on {x.device}, must be on q's device")
+    _request.check_array_shape(name, x, shape)
 
 
 def _run_cpu(pack, request, memory):

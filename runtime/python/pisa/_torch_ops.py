@@ -9,20 +9,23 @@ import torch
 from . import _pack, _request, _torch
 from ._request import Layout, Options, Outputs
 
-ARRAYS = "Tensor? k_lengths, Tensor? blocks_in, Tensor? q_starts, Tensor? k_starts, Tensor? pages"
+NAMES = ("k_lengths", "blocks_in", "q_starts", "k_starts", "pages")
+ARRAYS = ", ".join(f"Tensor? {name}=None" for name in NAMES)
+# Arguments with defaults are dear only where they are given: the dispatcher leaves the last ones out.
 SCHEMAS = {
-    "attention": "(Tensor q, Tensor k, Tensor v, str pack, float scale, float density, int keep, "
-    f"{ARRAYS}, bool lse, bool blocks) -> Tensor[]",
-    "select": f"(Tensor q, Tensor k, str pack, float scale, {ARRAYS}, bool worth, bool by_leaf) -> Tensor[]",
+    "attention": "(Tensor q, Tensor k, Tensor v, str pack, float scale=0.0, float density=0.0, int keep=0, "
+    f"{ARRAYS}, bool lse=False, bool blocks=False) -> Tensor[]",
+    "select": f"(Tensor q, Tensor k, str pack, float scale=0.0, {ARRAYS}, bool worth=False, bool by_leaf=False) "
+    "-> Tensor[]",
     "prefill": "(Tensor q, Tensor k, Tensor? v, Tensor(a!) pyramid, Tensor(b!)? out, Tensor(c!)? lse, "
-    f"Tensor(d!)? blocks, Tensor(e!)? worth, str pack, float scale, {ARRAYS}) -> ()",
+    f"Tensor(d!)? blocks, Tensor(e!)? worth, str pack, float scale=0.0, {ARRAYS}) -> ()",
     "decode": "(Tensor q, Tensor k, Tensor v, Tensor(a!)? pyramid, Tensor(b!) out, Tensor(c!)? lse, "
-    f"Tensor(d!)? blocks, str pack, float scale, {ARRAYS}, int n_new, bool append_completed) -> ()",
+    f"Tensor(d!)? blocks, str pack, float scale=0.0, {ARRAYS}, int n_new=1, bool append_completed=False) -> ()",
 }
 
 
-def _name(lists):
-    return dict(zip(("k_lengths", "lists", "q_starts", "k_starts", "pages"), lists))
+def _arrays(k_lengths=None, lists=None, q_starts=None, k_starts=None, pages=None):
+    return {"k_lengths": k_lengths, "lists": lists, "q_starts": q_starts, "k_starts": k_starts, "pages": pages}
 
 
 def _options(arrays, **others):
@@ -40,46 +43,117 @@ def _there(found):
     return [x for x in found if x is not None]
 
 
-_plain = {}  # the options of calls without integer inputs: as many as a model has settings
+def _attention_options(pack, name, scale, density, keep, lse, blocks, has_lengths):
+    return Options(scale, density, keep, has_lengths=has_lengths, lse=lse, blocks=blocks)
 
 
-def attention(q, k, v, pack, scale, density, keep, k_lengths, lists, q_starts, k_starts, pages, lse, blocks):
-    if k_lengths is lists is q_starts is pages is None and not (lse or blocks):
-        options = _plain.get((scale, density, keep))
-        if options is None:
-            options = _plain[scale, density, keep] = Options(scale=scale, density=density, keep=keep)
-        return [_torch.eager(_pack.by_key(pack), q, k, v, options, None, None, None)[0]]
-    arrays = _name((k_lengths, lists, q_starts, k_starts, pages))
+def attention(
+    q,
+    k,
+    v,
+    pack,
+    scale=0.0,
+    density=0.0,
+    keep=0,
+    k_lengths=None,
+    lists=None,
+    q_starts=None,
+    k_starts=None,
+    pages=None,
+    lse=False,
+    blocks=False,
+):
+    opened = _pack.by_key(pack)
+    if lists is q_starts is pages is None:
+        wishes = ("op", scale, density, keep, lse, blocks, k_lengths is not None)
+        found = _torch.quick(opened, q, k, v, wishes, _attention_options, k_lengths)
+        if found is not None:
+            return _there(found) if lse or blocks else [found[0]]
+    arrays = _arrays(k_lengths, lists, q_starts, k_starts, pages)
     options = _options(arrays, scale=scale, density=density, keep=keep, lse=lse, blocks=blocks)
-    return _there(_torch.eager(_pack.by_key(pack), q, k, v, options, arrays, None, None))
+    return _there(_torch.eager(opened, q, k, v, options, arrays, None, None))
 
 
-def select(q, k, pack, scale, *rest):
-    arrays, (worth, by_leaf) = _name(rest[:5]), rest[5:]
+def _select_options(pack, name, scale, worth, by_leaf, has_lengths):
+    return Options(scale, has_lengths=has_lengths, attend=False, blocks=True, worth=worth, by_leaf=by_leaf)
+
+
+def select(
+    q,
+    k,
+    pack,
+    scale=0.0,
+    k_lengths=None,
+    lists=None,
+    q_starts=None,
+    k_starts=None,
+    pages=None,
+    worth=False,
+    by_leaf=False,
+):
+    opened = _pack.by_key(pack)
+    if lists is q_starts is pages is None:
+        wishes = ("op", scale, worth, by_leaf, k_lengths is not None)
+        found = _torch.quick(opened, q, k, None, wishes, _select_options, k_lengths)
+        if found is not None:
+            return _there(found)
+    arrays = _arrays(k_lengths, lists, q_starts, k_starts, pages)
     options = _options(arrays, scale=scale, attend=False, blocks=True, worth=worth, by_leaf=by_leaf)
-    return _there(_torch.eager(_pack.by_key(pack), q, k, None, options, arrays, None, None))
+    return _there(_torch.eager(opened, q, k, None, options, arrays, None, None))
 
 
-def prefill(q, k, v, pyramid, out, lse, blocks, worth, pack, scale, *rest):
-    arrays, made = _name(rest), Outputs(lse=lse, blocks=blocks, worth=worth)
+def prefill(q, k, v, pyramid, out, lse, blocks, worth, pack, scale=0.0, *lists):
+    arrays, made = _arrays(*lists), Outputs(lse=lse, blocks=blocks, worth=worth)
     wanted = {name: x is not None for name, x in zip(Outputs._fields[:3], made)}
     options = _options(arrays, scale=scale, attend=v is not None, has_pyramid=True, **wanted)
     _torch.eager(_pack.by_key(pack), q, k, v, options, arrays, pyramid, out, made)
 
 
-def decode(q, k, v, pyramid, out, lse, blocks, pack, scale, *rest):
-    arrays, (n_new, completed), made = _name(rest[:5]), rest[5:], Outputs(lse=lse, blocks=blocks)
-    options = _options(
-        arrays,
-        scale=scale,
+def _decode_options(pack, name, scale, n_new, completed, lse, blocks, has_lengths, has_pyramid):
+    return Options(
+        scale,
+        has_lengths=has_lengths,
         decode=True,
         n_new=n_new,
         append_completed=completed,
-        has_pyramid=pyramid is not None,
-        lse=lse is not None,
-        blocks=blocks is not None,
+        has_pyramid=has_pyramid,
+        lse=lse,
+        blocks=blocks,
     )
-    _torch.eager(_pack.by_key(pack), q, k, v, options, arrays, pyramid, out, made)
+
+
+def decode(
+    q,
+    k,
+    v,
+    pyramid,
+    out,
+    lse,
+    blocks,
+    pack,
+    scale=0.0,
+    k_lengths=None,
+    lists=None,
+    q_starts=None,
+    k_starts=None,
+    pages=None,
+    n_new=1,
+    append_completed=False,
+):
+    opened, has_lse, has_blocks = _pack.by_key(pack), lse is not None, blocks is not None
+    has_lengths, has_pyramid = k_lengths is not None, pyramid is not None
+    wishes = ("op", scale, n_new, append_completed, has_lse, has_blocks, has_lengths, has_pyramid)
+    made = Outputs(lse, blocks)
+    if lists is q_starts is pages is None:
+        if _torch.quick(opened, q, k, v, wishes, _decode_options, k_lengths, pyramid, out, made) is not None:
+            return
+    arrays = _arrays(k_lengths, lists, q_starts, k_starts, pages)
+    options = _decode_options(opened, *wishes)._replace(
+        sequences=0 if q_starts is None else q_starts.shape[0] - 1,
+        n_listed=0 if lists is None else lists.shape[-1],
+        page_columns=0 if pages is None else pages.shape[-1],
+    )
+    _torch.eager(opened, q, k, v, options, arrays, pyramid, out, made)
 
 
 def _empty(q, shapes):
@@ -99,13 +173,15 @@ def _shapes(pack, q, k, v, options):
     return _request.outputs(pack, request, options)
 
 
-def _fake_attention(q, k, v, pack, scale, density, keep, *rest):
-    options = _options(_name(rest[:5]), density=density, keep=keep, lse=rest[5], blocks=rest[6])
+def _fake_attention(q, k, v, pack, scale=0.0, density=0.0, keep=0, *rest):
+    arrays, (lse, blocks) = _arrays(*rest[:5]), (*rest[5:], False, False)[:2]
+    options = _options(arrays, density=density, keep=keep, lse=lse, blocks=blocks)
     return [torch.empty_like(q), *_empty(q, _shapes(_pack.by_key(pack), q, k, v, options))]
 
 
-def _fake_select(q, k, pack, scale, *rest):
-    options = _options(_name(rest[:5]), attend=False, blocks=True, worth=rest[5], by_leaf=rest[6])
+def _fake_select(q, k, pack, scale=0.0, *rest):
+    arrays, (worth, by_leaf) = _arrays(*rest[:5]), (*rest[5:], False, False)[:2]
+    options = _options(arrays, attend=False, blocks=True, worth=worth, by_leaf=by_leaf)
     return _empty(q, _shapes(_pack.by_key(pack), q, k, None, options))
 
 
