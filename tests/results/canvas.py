@@ -81,23 +81,27 @@ def spread(wanted, gap, low, high):
 
 
 class Picture:
-    """|width| and |height| in points. |data| keeps every number that is drawn and goes into the file."""
+    """|width| and |height| in points. |data| keeps every number that is drawn and goes into the file, |absent| the lines
+    that were wanted and have no points. |note|: lines at the foot; a third and further ones make the picture higher."""
 
     def __init__(self, title, width, height, note):
-        self.title, self.size, self.data = title, (width, height), {}
+        self.lift = 11 * max(0, len(note) - 2)
+        height += self.lift
+        self.title, self.size, self.data, self.absent = title, (width, height), {}, []
         self.figure = Figure(figsize=(width * POINT, height * POINT), facecolor="white")
         FigureCanvasSVG(self.figure)
-        self.text(14, height - 22, title, size=11, weight="bold")
+        self.text(14, height - self.lift - 22, title, size=11, weight="bold")
         for i, line in enumerate(reversed(note)):
-            self.text(14, 10 + 11 * i, line, size=7.5, color=QUIET)
+            self.text(14, 10 + 11 * i - self.lift, line, size=7.5, color=QUIET)
 
     def text(self, x, y, words, **look):
-        self.figure.text(x / self.size[0], y / self.size[1], words, **look)
+        """At points |x|, |y| of a picture whose note has two lines; so are boxes."""
+        self.figure.text(x / self.size[0], (y + self.lift) / self.size[1], words, **look)
 
     def panel(self, name, box, xlabel, ylabel, title=None):
         """Axes at |box|: left, bottom, width, height in points. |name| is the key of its data, and its title."""
         width, height = self.size
-        axes = self.figure.add_axes([box[0] / width, box[1] / height, box[2] / width, box[3] / height])
+        axes = self.figure.add_axes([box[0] / width, (box[1] + self.lift) / height, box[2] / width, box[3] / height])
         axes.set_title(title or name)
         axes.set_xlabel(xlabel)
         axes.set_ylabel(ylabel)
@@ -112,7 +116,7 @@ class Picture:
 
 class Panel:
     def __init__(self, picture, axes, name, box):
-        self.axes, self.name, self.box, self.ends = axes, name, box, []
+        self.picture, self.axes, self.name, self.box, self.ends = picture, axes, name, box, []
         self.data = picture.data.setdefault(name, {})
 
     def lengths(self, values):
@@ -133,24 +137,32 @@ class Panel:
         self.axes.set_xlim(min(values) / MARGIN, max(values) * MARGIN)
 
     def log_y(self, low, high, ticks, words=number):
+        """From |low| to |high|, further where a line needs it; |ticks| may lie beyond."""
         self.axes.set_yscale("log")
         self.axes.set_ylim(low, high)
         self.axes.yaxis.set_major_locator(ticker.FixedLocator(ticks))
         self.axes.yaxis.set_minor_locator(ticker.NullLocator())
         self.axes.yaxis.set_major_formatter(ticker.FixedFormatter([words(t) for t in ticks]))
 
-    def line(self, label, points, color, style="-", name=True, older=(), marks=True):
-        """|points| [(x, y)], hollow where x is in |older|; the label comes at the end of the line."""
+    def line(self, label, points, color, style="-", name=True, hollow=(), marks=True):
+        """|points| [(x, y)], hollow where x is in |hollow|; the label comes at the end of the line."""
         if not points:
+            self.picture.absent.append(label)
             return
         points = sorted(points)
         xs, ys = zip(*points)
         self.data[label] = [list(point) for point in points]
+        self.make_room(ys)
         self.axes.plot(xs, ys, style, color=color)
         for x, y in points if marks else []:
-            self.axes.plot([x], [y], "o", color=color, markerfacecolor="white" if x in older else color)
+            self.axes.plot([x], [y], "o", color=color, markerfacecolor="white" if x in hollow else color)
         if name:
             self.ends.append((ys[-1], label, color, xs[-1]))
+
+    def make_room(self, ys):
+        low, high = self.axes.get_ylim()
+        air = 1.15 if self.axes.get_yscale() == "log" else 1.03
+        self.axes.set_ylim(low if min(ys) >= low else min(ys) / air, high if max(ys) <= high else max(ys) * air)
 
     def label_ends(self):
         """Writes the labels of all lines right of the axes, apart from each other."""

@@ -8,7 +8,7 @@ from records import Missing, lines
 
 TAILS = (("drop", "drop", DROP), ("taylor_0", "order 0", ORDER_0), ("taylor_hybrid", "hybrid", OURS),
          ("taylor_1", "order 1", ORDER_1))
-MASSES = (("zeroth_order", "", "-"), ("second_order", " + second-order mass", "--"))
+MASSES = (("zeroth_order", "", "-"), ("second_order", " + second-order mass", "--"))  # what is dropped has none
 ROUTER = "score=mean+log_covariance"
 BETWEEN = 0.5
 SELECTORS = (("pyramid_mass", OURS_TOO), ("pyramid_lm", OURS), ("pisa_2", QUIET), ("pisa_1", QUIET),
@@ -56,11 +56,11 @@ def piecewise_error(folder):
                               "relative L2 error" if i % 3 == 0 else "")
         panel.steps([1 / 16, 1 / 8, 1 / 4, 1 / 2], lambda share: f"1/{round(1 / share)}")
         panel.axes.set_xlim(0.037, 0.56)
-        panel.log_y(0.002, 2, [0.003, 0.01, 0.03, 0.1, 0.3, 1], percent)
+        panel.log_y(0.002, 2, [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3], percent)
         if i % 3:
             panel.axes.tick_params(labelleft=False)
         for tail, label, color in TAILS:
-            for mass, more, style in MASSES:
+            for mass, more, style in MASSES[:1] if tail == "drop" else MASSES:
                 panel.line(label + more, tail_points(records, tail, mass), color, style, name=False)
     return picture
 

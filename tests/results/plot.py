@@ -4,7 +4,7 @@
 
 In: the .jsonl files of h200/ and quality/. Out: an SVG a picture, whose bytes depend on them and on matplotlib's version
 alone. A picture whose measurements are not there yet is left out, with a line that says what is missing; a file of it
-that is there from before goes. Exit 2, with nothing written: a record contradicts itself or cannot be read, or there is no
+that is there from before goes. So is a line of a picture. Exit 2, with nothing written: a record contradicts itself or cannot be read, or there is no
 matplotlib.
 """
 
@@ -36,6 +36,8 @@ def drawn(folder):
     for name, draw in {**times.PICTURES, **errors.PICTURES}.items():
         try:
             pictures[name] = draw(folder)
+            for label in pictures[name].absent:
+                print(f"{name}.svg: without {label}: no record has it")
         except Missing as missing:
             pictures[name] = None
             print(f"{name}.svg: left out: {missing}")

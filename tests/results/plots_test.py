@@ -137,6 +137,10 @@ def legible(picture, name):
         for other, there in boxes[i + 1:]:
             assert not box.shrunk(0.98, 0.98).overlaps(there), f"{name}: {text!r} lies over {other!r}"
     assert len(boxes) > 20, f"{name} has hardly any words"
+    for axes in picture.figure.axes:
+        low, high = axes.get_ylim()
+        for drawn_line in axes.lines:
+            assert all(low <= y <= high for y in drawn_line.get_ydata()), f"{name}: a line leaves its axes"
 
 
 def several_densities(folder, device="NVIDIA H200", run="29990101T000000Z-1"):
@@ -155,6 +159,9 @@ def test_legible():
 
     folder = copied()
     several_densities(folder)
+    path, lines = recorded(folder)
+    write(path, lines + [line("29990102", "hybrid", 8.1, peer_ms=81.0, n=65536), line("29990102", "dense", 200.0, peer_ms=81.0,
+                                                                                     n=65536, density=1.0)])
     canvas.settle()
     for name, draw in {**times.PICTURES, **errors.PICTURES}.items():
         legible(draw(folder), name)
@@ -177,7 +184,7 @@ def test_spread():
 
 def test_latest():
     """A length's times are of the newest scene that has what is wanted; what it lacks is of the newest that has it."""
-    from records import PACK, PEER, by_length, newest_run, scenes
+    from records import PACK, PEER, by_length, main_run, scenes
 
     hybrid, lists, dense = (PACK, "hybrid", 0.125), (PACK, "hybrid64", 0.125), (PACK, "dense", 1.0)
     cudnn, fa2 = (PEER, "cudnn", None), (PEER, "fa2", None)
@@ -194,7 +201,9 @@ def test_latest():
     assert {n: {m[1]: ms for m, (ms, _) in row.items()} for n, row in table.items()} == {
         4096: {"hybrid": 0.3, "hybrid64": 0.29, "dense": 0.7, "cudnn": 3.0, "fa2": 9.0},
         8192: {"hybrid": 0.2, "cudnn": 1.0}}
-    assert newest_run(table) == "20260103" and table[4096][dense][1].run == "20260102"
+    assert table[4096][dense][1].run == "20260102" and table[4096][fa2][1].run == "20260101"
+    drawn_scenes = [scene for row in table.values() for _, scene in row.values()]
+    assert main_run(drawn_scenes) == "20260103" and main_run(drawn_scenes[-2:] + drawn_scenes[:2]) == "20260103"
 
 
 def test_devices():
@@ -221,8 +230,9 @@ def test_missing():
     several_densities(folder)
     assert "piecewise-speedup" not in drawn(folder, "plots")
     assert pathlib.Path("plots/piecewise-speedup.svg").exists()
-    write(path, [x for x in lines if x["shape"]["density"] in (0.125, 1.0)])
+    write(path, [x for x in lines if x["shape"]["density"] in (0.125, 1.0) and x["peer"] != "fa2"])
     said = drawn(folder, "plots")
+    assert "piecewise-time.svg: without FlashAttention-2: " in said, said
     assert "piecewise-speedup.svg: left out: " in said and "--scenes densities" in said, said
     assert not pathlib.Path("plots/piecewise-speedup.svg").exists()
     assert len(list(pathlib.Path("plots").iterdir())) == 5

@@ -3,6 +3,7 @@
 In: a .jsonl file. Out: scenes, each what took turns at one shape in one run, so that its times may be compared.
 """
 
+import collections
 import dataclasses
 import json
 
@@ -115,6 +116,7 @@ def by_length(found, wanted, members):
     return table
 
 
-def newest_run(table):
-    """The run of a table's newest times; what is of another one is older."""
-    return max(scene.run for row in table.values() for _, scene in row.values())
+def main_run(found):
+    """The run most of the times are of; of several, the newest. |found|: the scene of each time."""
+    count = collections.Counter(scene.run for scene in found)
+    return max(count, key=lambda run: (count[run], run))

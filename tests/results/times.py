@@ -3,43 +3,45 @@
 In: the folder of the records. Out: a Picture each, or Missing.
 """
 
-import canvas
+import textwrap
+
 from canvas import CUDNN, DROP, FA2, ORDER_0, OURS, OURS_PLAIN, OURS_TOO, QUIET, TRITON, Picture
-from records import PACK, PEER, Missing, by_length, matching, newest, newest_run, one_device, scenes
+from records import PACK, PEER, Missing, by_length, main_run, matching, one_device, scenes
 
 EIGHTH = 0.125
+NOTE_LETTERS = 145  # of a line under a picture
 PIECEWISE = {"B": 1, "H": 24, "Hk": 24, "D": 128, "type": "bf16"}
 SELECTION = {"H": 32, "Hk": 2, "D": 64, "type": "bf16", "leaf": 64, "keep": 8}
 CUDNN_DENSE = (PEER, "cudnn", None)
 
 
-def origin(found, run, *what):
-    """The lines under a picture: what was measured, and which run and commit; |found|: all scenes that are in it."""
-    device = one_device(found)
+def origin(found, *what):
+    """The run most times of a picture are of, and the lines under it: what was measured, which runs and commits.
+    |found|: the scene of each time."""
+    device, run = one_device(found), main_run(found)
     runs = {scene.run: scene for scene in found}
     latest = runs.pop(run)
-    line = f"{device}, driver {latest.driver}, commit {latest.commit}, run {latest.run}."
+    words = f"{device}, driver {latest.driver}, commit {latest.commit}, run {latest.run}."
     if runs:
         older = "; ".join(f"commit {s.commit}, run {s.run}" for _, s in sorted(runs.items()))
-        line += f" Hollow points: {older}."
-    return [*what, line]
+        words += f" Hollow points: {older}."
+    return run, [*what, *textwrap.wrap(words, NOTE_LETTERS, break_on_hyphens=False)]
 
 
 def drawn(table):
     return [scene for row in table.values() for _, scene in row.values()]
 
 
-def column(table, member, value=lambda ms, scene: ms):
-    """[(tokens, value)] of a member, and the tokens where it is of an older run."""
+def column(table, member, run, value):
+    """[(tokens, value)] of a member, and the tokens where it is of another run than |run|."""
     found = [(n, *row[member]) for n, row in table.items() if member in row]
-    run = newest_run(table)
     return [(n, value(ms, scene)) for n, ms, scene in found], {n for n, _, scene in found if scene.run != run}
 
 
-def draw(panel, table, series, value=lambda ms, scene: ms):
+def draw(panel, table, series, run, value=lambda ms, scene: ms):
     for member, label, color, style in series:
-        points, older = column(table, member, value)
-        panel.line(label, points, color, style, older=older)
+        points, others = column(table, member, run, value)
+        panel.line(label, points, color, style, hollow=others)
     panel.label_ends()
 
 
@@ -58,19 +60,19 @@ def piecewise_time(folder):
     table = by_length(found, [hybrid, lists64], [member for member, *_ in series])
     if len(table) < 2:
         raise Missing("piecewise.jsonl has the hybrid tail at fewer than two lengths")
-    note = origin(drawn(table), newest_run(table),
-                  "Batch 1, 24 heads of 128, bf16, one eighth of the key blocks read exactly; random inputs; all from "
+    run, note = origin(drawn(table),
+                       "Batch 1, 24 heads of 128, bf16, one eighth of the key blocks read exactly; random inputs; all from "
                   "q, k, v to o counted.")
     picture = Picture("Piecewise attention against dense attention", 640, 314, note)
     times = picture.panel("Time", (52, 62, 190, 198), "tokens", "ms")
     times.lengths(list(table))
-    times.log_y(0.07, 60, [0.1, 0.3, 1, 3, 10, 30])
-    draw(times, table, series)
+    times.log_y(0.07, 60, [0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000])
+    draw(times, table, series, run)
     ratio = picture.panel("Speed-up over cuDNN", (406, 62, 120, 198), "tokens", "times as fast")
     ratio.lengths(list(table))
     ratio.axes.axhline(1, color=CUDNN, linewidth=1)
     ratio.axes.set_ylim(0, 8.2)
-    draw(ratio, table, [s for s in series if s[0][0] == PACK], against_cudnn)
+    draw(ratio, table, [s for s in series if s[0][0] == PACK], run, against_cudnn)
     return picture
 
 
@@ -90,9 +92,8 @@ def piecewise_speedup(folder):
     if not table:
         raise Missing("piecewise.jsonl has no scene of several densities; record one with "
                       'BESIDE="--scenes densities" tests/gpu/on_device.sh bench piecewise')
-    run = max(scene.run for scene in table.values())
-    note = origin(table.values(), run,
-                  "Batch 1, 24 heads of 128, bf16; random inputs; all from q, k, v to o counted; cuDNN's dense attention "
+    run, note = origin(list(table.values()),
+                       "Batch 1, 24 heads of 128, bf16; random inputs; all from q, k, v to o counted; cuDNN's dense attention "
                   "beside it in the same run.")
     picture = Picture("What reading less brings: speed-up over cuDNN", 640, 314, note)
     for i, (n, scene) in enumerate(table.items()):
@@ -100,13 +101,13 @@ def piecewise_speedup(folder):
         panel = picture.panel(f"{n} tokens", (52 + 316 * i, 62, 190, 198), "share of the key blocks read exactly",
                               "times as fast as cuDNN")
         panel.steps(shares, fraction)
-        panel.log_y(0.7, 40, [1, 2, 4, 8, 16, 32])
+        panel.log_y(0.7, 40, [0.125, 0.25, 0.5, 1, 2, 4, 8, 16, 32, 64])
         panel.axes.axhline(1, color=CUDNN, linewidth=1)
         panel.line("1 / share", [(share, 1 / share) for share in shares], QUIET, ":", marks=False)
         for variant, label, color in (("keep_or_drop", "drop", DROP), ("taylor0", "order 0", ORDER_0),
                                       ("hybrid", "hybrid", OURS)):
             points = [(share, against_cudnn(ms, scene)) for (name, share), ms in scene.packs.items() if name == variant]
-            panel.line(label, points, color, older=shares if scene.run != run else ())
+            panel.line(label, points, color, hollow=shares if scene.run != run else ())
         panel.label_ends()
     return picture
 
@@ -126,19 +127,18 @@ def selection_time(folder):
                    for found, drawn_here in ((lists, series), (both, attend)))
     if len(left) < 2 or len(right) < 2:
         raise Missing("pyramid.jsonl has pyramid_lm at fewer than two lengths")
-    run = max(newest_run(left), newest_run(right))
-    note = origin(drawn(left) + drawn(right), run,
-                  "Batch 1, 32 query and 2 key heads of 64, bf16, causal, leaves of 64, 8 of them read; random inputs; "
+    run, note = origin(drawn(left) + drawn(right),
+                       "Batch 1, 32 query and 2 key heads of 64, bf16, causal, leaves of 64, 8 of them read; random inputs; "
                   "the pyramid is counted.")
     picture = Picture("Selecting blocks, and attention over them", 640, 314, note)
     panel = picture.panel("Select: from q, k to lists", (52, 62, 182, 198), "tokens", "ms")
     panel.lengths(list(left))
-    panel.log_y(0.03, 200, [0.1, 1, 10, 100])
-    draw(panel, left, series)
+    panel.log_y(0.03, 200, [0.01, 0.1, 1, 10, 100, 1000])
+    draw(panel, left, series, run)
     panel = picture.panel("Select and attend: from q, k, v to o", (408, 62, 152, 198), "tokens", "ms")
     panel.lengths(list(right))
-    panel.log_y(0.03, 200, [0.1, 1, 10, 100])
-    draw(panel, right, attend)
+    panel.log_y(0.03, 200, [0.01, 0.1, 1, 10, 100, 1000])
+    draw(panel, right, attend, run)
     return picture
 
 
@@ -154,16 +154,15 @@ def decode_step(folder):
             tables[batch] = table
     if not tables:
         raise Missing("pyramid.jsonl has no decode steps at two lengths")
-    run = max(newest_run(table) for table in tables.values())
-    note = origin([scene for table in tables.values() for scene in drawn(table)], run,
-                  "32 query and 2 key heads of 64, bf16, leaves of 64, 8 of them read; keys come from memory.",
+    run, note = origin([scene for table in tables.values() for scene in drawn(table)],
+                       "32 query and 2 key heads of 64, bf16, leaves of 64, 8 of them read; keys come from memory.",
                   "A step of pyramid_lm appends the token, selects and attends; a dense one reads every key.")
     picture = Picture("One decode step", 640, 314, note)
     for i, (batch, table) in enumerate(tables.items()):
-        panel = picture.panel(f"Batch {batch}", (52 + 310 * i, 73, 170, 187), "keys in the cache", "microseconds")
+        panel = picture.panel(f"Batch {batch}", (52 + 310 * i, 62, 170, 198), "keys in the cache", "microseconds")
         panel.lengths(list(table))
-        panel.log_y(5, 700, [5, 10, 20, 50, 100, 200, 500])
-        draw(panel, table, series, lambda ms, scene: ms * 1e3)
+        panel.log_y(5, 700, [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000])
+        draw(panel, table, series, run, lambda ms, scene: ms * 1e3)
     return picture
 
 
