@@ -170,27 +170,76 @@ static void wait_for(struct ir *k, const struct pipeline *p, int half) {
   wgmma_wait(k, 0, &p->half[half], 1, kept);
 }
 
-/* Keys of the own leaf behind the query. */
-static void mask_near(struct ir *k, const struct leaf_score *a, const struct frag *f,
-                      const struct aim *aim) {
-  IF (k, is_ne(k, get(k, aim->near), i32(k, 0))) {
-    val tile = bit_and(k, get(k, aim->name), i32(k, (1 << TILE_SHIFT) - 1));
-    val first = sub(k, get(k, aim->near), frag_lane_column(k, &a->lanes)), end[FRAG_ROWS];
-    for (int r = 0; r < FRAG_ROWS; r++)
-      end[r] = add(k, first, tile_member(k, a, tile, r));
-    for (int i = 0; i < a->plan->leaf / 2; i++) {
-      val seen = is_lt(k, i32(k, frag_column_of(i)), end[frag_row_of(i)]);
-      set(k, f->r[i], choose(k, seen, get(k, f->r[i]), f32(k, -INFINITY)));
+/* Sum of the own leaf's keys up to the queries, some columns at a time: what all queries of the
+   warp have behind them is left out. The first columns always count, so that no sum depends on its
+   neighbours: 2^-inf, at most 2^-125, changes none. */
+static void near_sum(struct ir *k, const struct leaf_score *a, const struct frag *f,
+                     const struct aim *aim, const struct rowvec *sum) {
+  enum { COLUMNS = 16 };
+  val tile = bit_and(k, get(k, aim->name), i32(k, (1 << TILE_SHIFT) - 1)), end[FRAG_ROWS];
+  for (int r = 0; r < FRAG_ROWS; r++)
+    end[r] = add(k, get(k, aim->near), tile_member(k, a, tile, r));
+  val all = warp_read(k, end[1], i32(k, 31)), lane = frag_lane_column(k, &a->lanes);
+  rowvec_fill(k, sum, f32(k, 0));
+  for (int first = 0; first < a->plan->leaf; first += COLUMNS) {
+    IF (k, is_lt(k, i32(k, first), all)) {
+      const struct frag part = frag_columns(f, first, COLUMNS);
+      for (int i = 0; i < COLUMNS / 2; i++) {
+        val seen = is_lt(k, add_const(k, lane, first + frag_column_of(i)), end[frag_row_of(i)]);
+        set(k, part.r[i], choose(k, seen, get(k, part.r[i]), f32(k, -INFINITY)));
+      }
+      struct rowval some = frag_exp2_sum(k, &part, 0, COLUMNS, a->log2_scale);
+      for (int r = 0; r < FRAG_ROWS; r++)
+        set(k, sum->r[r], add(k, get(k, sum->r[r]), some.r[r]));
     }
   }
 }
 
-/* Sums of the leaves of a half, of this thread. */
-static void half_sums(struct ir *k, const struct leaf_score *a, const struct frag *f, int half,
-                      struct rowval *sum) {
+static void leaf_sums(struct ir *k, const struct leaf_score *a, const struct frag *f,
+                      const struct rowvec *sum) {
+  for (int i = 0; i < a->plan->children / 2; i++) {
+    struct rowval leaf = frag_exp2_sum(k, f, i * a->plan->leaf, a->plan->leaf, a->log2_scale);
+    for (int r = 0; r < FRAG_ROWS; r++)
+      set(k, sum[i].r[r], leaf.r[r]);
+  }
+}
+
+/* i1, alike in all lanes: a member of the warp wants scores of the half. */
+static val half_is_wanted(struct ir *k, const struct leaf_score *a, const struct aim *aim,
+                          int half) {
+  enum { FIRSTS = 0x55555555 };
+  const int32_t lanes = a->plan->children > 2 ? -1 : half == 0 ? FIRSTS : ~FIRSTS;
+  val wanted = warp_ballot(k, is_ge(k, get(k, aim->at), i32(k, 0)));
+  return is_ne(k, bit_and(k, wanted, i32(k, lanes)), i32(k, 0));
+}
+
+/* Sums of the leaves of a half, of this thread; 1 where nobody wants them. */
+static void half_sums(struct ir *k, const struct leaf_score *a, const struct frag *f,
+                      const struct aim *aim, int half, struct rowval *out) {
   const int leaves = a->plan->children / 2;
+  struct rowvec sum[MAX_PAIRS];
+  for (int i = 0; i < leaves; i++) {
+    sum[i] = rowvec_new(k);
+    rowvec_fill(k, &sum[i], f32(k, 1));
+  }
+  val wanted = half_is_wanted(k, a, aim, half), is_near = {0};
+  if (plan_is_mass(a->plan) && half == 1) {
+    is_near = is_ne(k, get(k, aim->near), i32(k, 0));
+    wanted = both(k, wanted, bit_not(k, is_near));
+  }
+  IF (k, wanted) {
+    leaf_sums(k, a, f, sum);
+  }
+  if (!is_null(is_near)) {
+    ELSE (k) {
+      IF (k, is_near) {
+        near_sum(k, a, f, aim, &sum[0]);
+      }
+    }
+  }
   for (int i = 0; i < leaves; i++)
-    sum[half * leaves + i] = frag_exp2_sum(k, f, i * a->plan->leaf, a->plan->leaf, a->log2_scale);
+    for (int r = 0; r < FRAG_ROWS; r++)
+      out[half * leaves + i].r[r] = get(k, sum[i].r[r]);
 }
 
 /* Sums -> scores of a tile. */
@@ -220,7 +269,7 @@ static void pass(struct ir *k, const struct leaf_score *a, const struct pipeline
   struct rowval sum[MAX_LEAVES];
   wait_for(k, p, 0);
   multiply(k, a, p, 1);
-  half_sums(k, a, &p->half[0], 0, sum);
+  half_sums(k, a, &p->half[0], &p->aims[1], 0, sum);
   wait_for(k, p, 1);
   const struct item_cursor *c = &p->cursor;
   val is_first = is_eq(k, get(k, c->tile), i32(k, 0));
@@ -233,9 +282,7 @@ static void pass(struct ir *k, const struct leaf_score *a, const struct pipeline
   gather_fragment(k, &p->queries, &p->raw, a->zero);
   multiply(k, a, p, 0); /* past the last tile that one again: nothing is stored */
   take(k, a, p);
-  if (plan_is_mass(a->plan))
-    mask_near(k, a, &p->half[1], &p->aims[0]);
-  half_sums(k, a, &p->half[1], 1, sum);
+  half_sums(k, a, &p->half[1], &p->aims[0], 1, sum);
   finish(k, a, p, sum);
 }
 
