@@ -62,7 +62,7 @@ def piecewise_time(folder):
         raise Missing("piecewise.jsonl has the hybrid tail at fewer than two lengths")
     run, note = origin(drawn(table),
                        "Batch 1, 24 heads of 128, bf16, one eighth of the key blocks read exactly; random inputs; all from "
-                  "q, k, v to o counted.")
+                       "q, k, v to o counted.")
     picture = Picture("Piecewise attention against dense attention", 640, 314, note)
     times = picture.panel("Time", (52, 62, 190, 198), "tokens", "ms")
     times.lengths(list(table))
@@ -94,7 +94,7 @@ def piecewise_speedup(folder):
                       'BESIDE="--scenes densities" tests/gpu/on_device.sh bench piecewise')
     run, note = origin(list(table.values()),
                        "Batch 1, 24 heads of 128, bf16; random inputs; all from q, k, v to o counted; cuDNN's dense attention "
-                  "beside it in the same run.")
+                       "beside it in the same run.")
     picture = Picture("What reading less brings: speed-up over cuDNN", 640, 314, note)
     for i, (n, scene) in enumerate(table.items()):
         shares = sorted({share for _, share in scene.packs if share < 1})
@@ -129,7 +129,7 @@ def selection_time(folder):
         raise Missing("pyramid.jsonl has pyramid_lm at fewer than two lengths")
     run, note = origin(drawn(left) + drawn(right),
                        "Batch 1, 32 query and 2 key heads of 64, bf16, causal, leaves of 64, 8 of them read; random inputs; "
-                  "the pyramid is counted.")
+                       "the pyramid is counted.")
     picture = Picture("Selecting blocks, and attention over them", 640, 314, note)
     panel = picture.panel("Select: from q, k to lists", (52, 62, 182, 198), "tokens", "ms")
     panel.lengths(list(left))
@@ -156,7 +156,7 @@ def decode_step(folder):
         raise Missing("pyramid.jsonl has no decode steps at two lengths")
     run, note = origin([scene for table in tables.values() for scene in drawn(table)],
                        "32 query and 2 key heads of 64, bf16, leaves of 64, 8 of them read; keys come from memory.",
-                  "A step of pyramid_lm appends the token, selects and attends; a dense one reads every key.")
+                       "A step of pyramid_lm appends the token, selects and attends; a dense one reads every key.")
     picture = Picture("One decode step", 640, 314, note)
     for i, (batch, table) in enumerate(tables.items()):
         panel = picture.panel(f"Batch {batch}", (52 + 310 * i, 62, 170, 198), "keys in the cache", "microseconds")
