@@ -5,6 +5,7 @@
 #include "runtime/launch.h"
 
 #include "runtime/enqueue.h"
+#include "runtime/select_args.h"
 #include "runtime/select_launch.h"
 #include "runtime/size.h"
 
@@ -122,8 +123,10 @@ static pisa_status run(const struct pisa_job *job, unsigned kernels, pisa_error 
 static pisa_status run_selection(struct pisa_job *job, unsigned kernels, pisa_error *error) {
   struct pisa_attend_args attend;
   enum pisa_kernel_id id = pisa_attend_kernel(job->method, &job->shape);
-  if (!job->shape.dense || job->shape.is_decode)
-    return pisa_select_launch(job, kernels, error);
+  if (!job->shape.dense || job->shape.is_decode) {
+    pisa_status status = pisa_select_encode(job, error);
+    return status ? status : pisa_select_launch(job, kernels, error);
+  }
   pisa_status status = encode(job, error);
   if (!status)
     status = pisa_fill_attend(job, id, &attend, error);

@@ -2,6 +2,9 @@
    checked call, its sizes and its workspace. Out: one struct per kernel. */
 #include "runtime/select_args.h"
 
+#include "runtime/limits.h"
+#include "runtime/tensor_map.h"
+
 /* ---- what they share ---- */
 
 static CUdeviceptr address(const void *memory) {
@@ -201,6 +204,30 @@ void pisa_fill_csr_fill(const struct pisa_job *job, struct pisa_csr_fill_args *a
   };
 }
 
+pisa_status pisa_select_encode(struct pisa_job *job, pisa_error *error) {
+  const struct pisa_shape *s = &job->shape;
+  const struct {
+    const char *name;
+    const pisa_tensor *tensor;
+    CUtensorMap *out;
+  } arrays[] = {{"k", &job->call.k, &job->k}, {"v", &job->call.v, &job->v}};
+  const struct pisa_method *m = job->method;
+  if (s->is_decode || s->dense || !s->attends ||
+      !pisa_attends_in_tiles(pisa_method_group(m), m->head_dim, m->key, m->page))
+    return PISA_OK;
+  pisa_status status = pisa_limits_strides(&job->call, s, error);
+  for (size_t i = 0; i < sizeof arrays / sizeof *arrays && !status; i++) {
+    const int64_t *stride = arrays[i].tensor->stride;
+    const struct pisa_map map = {arrays[i].name,
+                                 arrays[i].tensor->data,
+                                 m->type,
+                                 {batches(job), s->kv_heads, s->n_k, m->head_dim},
+                                 {stride[0], stride[1], stride[2]}};
+    status = pisa_map_encode(job->module->cuda, &map, arrays[i].out, error);
+  }
+  return status;
+}
+
 void pisa_fill_attend_blocks(const struct pisa_job *job, struct pisa_attend_blocks_args *args) {
   *args = (struct pisa_attend_blocks_args){
       SEQUENCE(job),
@@ -212,6 +239,8 @@ void pisa_fill_attend_blocks(const struct pisa_job *job, struct pisa_attend_bloc
       .width = (int32_t)job->method->keep,
       .lse = address(job->call.lse),
       .scale = job->shape.scale,
+      .k_map = job->k,
+      .v_map = job->v,
   };
 }
 

@@ -13,6 +13,7 @@
 #include <assert.h>
 
 #include "compiler/kernels/attend_blocks.h"
+#include "compiler/kernels/attend_blocks_tile.h"
 #include "compiler/kernels/kernels.h"
 #include "compiler/sm90/sync.h"
 
@@ -58,9 +59,20 @@ static void attend_query(struct ir *k, const struct plan_pyramid *plan, const st
   store_rows(k, &a, &out);
 }
 
+/* Returns whether the warp's query is done. */
+static val attend_tile(struct ir *k, const struct plan_pyramid *plan, const struct lanes *lanes,
+                       val kv_head, val first) {
+  struct query_tile tile = query_tile_new(k, plan, lanes, kv_head, first);
+  struct var done = var_init(k, i32(k, 0));
+  IF (k, both(k, tile.is_whole, is_le(k, ARG(width), i32(k, plan->keep)))) {
+    set(k, done, widen_bool(k, query_tile_attend(k, &tile, ARG(lists), ARG(width))));
+  }
+  return is_ne(k, get(k, done), i32(k, 0));
+}
+
 void kernel_attend_blocks(struct ir *k, const struct plan_pyramid *plan) {
-  const int shares = blocks_warps_of_query(plan);
-  const int queries = plan->attend_blocks.threads / WARP / shares;
+  const struct plan_kernel *launch = &plan->attend_blocks;
+  const int shares = blocks_warps_of_query(plan), queries = launch->threads / WARP / shares;
   assert(queries >= 1 && plan->leaf % BLOCKS_UNIT == 0 && plan->page % BLOCKS_UNIT == 0);
   ir_set_half(k, plan->type == TYPE_FP16);
   kernel_begin(k, PISA_ATTEND_BLOCKS_N_ARGS, attend_blocks_args);
@@ -68,13 +80,17 @@ void kernel_attend_blocks(struct ir *k, const struct plan_pyramid *plan) {
   launch_handover(k);
   val tiles = udiv(k, add_const(k, ARG(queries), queries - 1), i32(k, queries));
   val kv_head = udiv(k, cta_index(k), tiles);
-  val tile = sub(k, cta_index(k), mul(k, kv_head, tiles));
+  val first = mul_const(k, sub(k, cta_index(k), mul(k, kv_head, tiles)), queries);
   val place = udiv(k, lanes.warp, i32(k, shares));
   val first_head = mul_const(k, sub(k, lanes.warp, mul_const(k, place, shares)), BLOCKS_HEADS);
-  val query = add(k, mul_const(k, tile, queries), place);
-  IF (k, both(k, is_lt(k, query, ARG(queries)), is_lt(k, place, i32(k, queries)))) {
+  val query = add(k, first, place);
+  val wanted = both(k, is_lt(k, query, ARG(queries)), is_lt(k, place, i32(k, queries)));
+  if (blocks_in_tiles(plan))
+    wanted = both(k, wanted, bit_not(k, attend_tile(k, plan, &lanes, kv_head, first)));
+  IF (k, wanted) {
     attend_query(k, plan, &lanes, query, kv_head, first_head);
   }
-  kernel_end(k, plan->attend_blocks.entry, plan->attend_blocks.threads,
-             blocks_ctas_per_sm(plan, plan->attend_blocks.threads));
+  const int ctas = blocks_in_tiles(plan) ? blocks_tile_ctas(plan, launch->threads)
+                                         : blocks_ctas_per_sm(plan, launch->threads);
+  kernel_end(k, launch->entry, launch->threads, ctas);
 }

@@ -85,6 +85,14 @@ val tile_lane_address(struct ir *k, const struct tile_lane *lane, int step) {
   return add(k, lane->row_address, add_const(k, swizzled, panel_offset));
 }
 
+val tile_chunk_address(struct ir *k, const struct tile *tile, val row, val chunk) {
+  val panel = shift_right(k, chunk, i32(k, 3)), in_row = bit_and(k, chunk, i32(k, 7));
+  val swizzled = bit_xor(k, in_row, bit_and(k, row, i32(k, 7)));
+  val offset = add(k, mul_const(k, row, PANEL_ROW_BYTES), mul_const(k, swizzled, UNIT));
+  val before = mul_const(k, panel, tile->rows * PANEL_ROW_BYTES);
+  return add(k, tile->address, add(k, before, offset));
+}
+
 void tile_clear_rows(struct ir *k, const struct tile *tile, val first_row, val thread,
                      int threads) {
   const int panel_bytes = tile->rows * PANEL_ROW_BYTES;

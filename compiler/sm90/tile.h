@@ -79,6 +79,9 @@ val tile_lane_address(struct ir *k, const struct tile_lane *lane, int step);
 val tile_transposed_lane_address(struct ir *k, const struct tile *tile, val panel,
                                  const struct lanes *lanes);
 
+/* Shared-memory address (i32) of 16-byte chunk |chunk|, any of all panels, in row |row|. */
+val tile_chunk_address(struct ir *k, const struct tile *tile, val row, val chunk);
+
 /* Zeros in rows [first_row, rows) of |tile|, by |threads| threads of which this is |thread|. */
 void tile_clear_rows(struct ir *k, const struct tile *tile, val first_row, val thread, int threads);
 

@@ -1,7 +1,13 @@
-"""usage: check_attend_blocks.py EMIT [KEY=VALUE ...]: o and lse of the kernel attend_blocks against the definition."""
-from block_attention import G, LEAF, PAGE, SCALE, Call, Inputs, Outputs, kernel_of
-from machine import Global
+"""usage: check_attend_blocks.py EMIT [KEY=VALUE ...]: o and lse of the kernel attend_blocks against the definition; and that
+queries are attended to alone (by mma.sync) only where a tile of them cannot be: other sequences, longer lists, sums that
+are not finite."""
+import sys
 
+from block_attention import D, G, KEYS, LEAF, PAGE, SCALE, Call, Inputs, Outputs, kernel_of
+from machine import Global, TensorMap
+
+KEEP = int(KEYS.get("keep", 8))
+IN_TILES = 8 < G <= 32 and LEAF >= 64 and not PAGE and D == 64  # compiler/plan/blocks.h
 UNIT = PAGE or LEAF  # n_k is a multiple of it: whole pages
 EQUAL = (
     Call(1, 1, 5, 4 * UNIT, width=3),
@@ -11,6 +17,8 @@ EQUAL = (
     Call(1, 1, 9, 3 * UNIT, (2 * UNIT + 1,), nan_key=2 * UNIT - 2),
     Call(1, 1, 2, 2 * UNIT, minus_infinity=0, size=40),
     Call(1, 1, 3, 3 * UNIT, size=70),  # scores of 200 and more
+    Call(2, 1, 8, 11 * UNIT, width=8),  # whole tiles
+    Call(1, 2, 10, 4 * UNIT, (3 * UNIT + 4,), width=8),  # a tile before and behind the end of a leaf
 )
 PACKED = (
     Call(3, 2, 7, 3 * LEAF + 20, q_starts=(0, 2, 2, 7), k_starts=(0, LEAF + 3, LEAF + 20, 3 * LEAF + 20)),
@@ -18,16 +26,47 @@ PACKED = (
 )
 
 
+def count_alone(kernel):
+    """Counts products that a warp does by itself."""
+    counts = [0]
+
+    def counted(run):
+        def also(w):
+            counts[0] += 1
+            return run(w)
+        return also
+    for i, text in enumerate(kernel.source):
+        if text.startswith("mma.sync"):
+            kernel.code[i] = counted(kernel.code[i])
+    return counts
+
+
+def tiles_suffice(call, queries):
+    whole = call.n_q % queries == 0 or call.batch == 1
+    return whole and not call.q_starts and call.width <= KEEP and call.nan_key < 0 and not call.lengths
+
+
+def maps_of(call, memory, arrays):
+    """Tensor maps of k and v, whose pointers and strides [batch, head, token] in bytes stand in |arrays| behind those of q."""
+    shape = (1 if call.q_starts else call.batch, call.kv_heads, call.n_k, D)
+    return [TensorMap(memory, arrays[i], shape, tuple(x // 2 for x in arrays[i + 1:i + 4])) if IN_TILES else 0 for i in (4, 8)]
+
+
 def main():
     kernel = kernel_of("attend_blocks")
+    counts = count_alone(kernel)
     queries = kernel.threads // 32 // (-(-G // 16))
     for seed, call in enumerate(EQUAL if PAGE else EQUAL + PACKED):
         inputs, memory = Inputs(call, seed), Global(64 << 20)
         common, arrays = inputs.arguments(memory)
         out = Outputs(inputs, memory)
         grid = call.kv_heads * -(-inputs.sequences.queries // queries)
-        kernel.launch(grid, kernel.shared, memory, [*common, *arrays, *out.o, memory.array(inputs.lists), call.width, out.lse, SCALE])
+        kernel.launch(grid, kernel.shared, memory, [*common, *arrays, *out.o, memory.array(inputs.lists), call.width, out.lse, SCALE,
+                                                    *maps_of(call, memory, arrays)])
         out.check()
+        if IN_TILES and tiles_suffice(call, queries) and counts[0]:
+            sys.exit(f"{call}: {counts[0]} products alone")
+        counts[0] = 0
         print(f"{call}: right", flush=True)
 
 

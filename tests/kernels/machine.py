@@ -2,7 +2,7 @@
 
 It executes whole CTAs: 32 lanes of a warp at a time, divergent lanes by their own program counters, warps in turn
 until each blocks. What it knows is what our kernels use: integer and float arithmetic, warp shuffles, votes and
-reductions, mma.sync, mbarriers, named barriers, tensor-map copies with the 128-byte swizzle, ldmatrix, stmatrix,
+reductions, mma.sync, mbarriers, named barriers, clusters and stores to the shared memory of peers, tensor-map copies with the 128-byte swizzle, ldmatrix, stmatrix,
 and wgmma with its descriptors. Checked on the way: every address lies in an array and is aligned, warp-wide
 instructions meet all their lanes, accumulators are not read before wgmma.wait_group (they hold nan until then),
 barriers do not deadlock. Not modelled: timing, caches, memory ordering, rounding of the approximate functions.
@@ -15,6 +15,7 @@ LANES = 32
 SHARED_BASE = 0x400  # of dynamic shared memory; a multiple of 1024, not 0
 GLOBAL_BASE = 0x10000
 MAP_BASE = 0x7000_0000_0000
+PEER_BYTES = 1 << 24  # a CTA's shared memory as its peers see it: of rank r behind (r + 1) times that
 GUARD = 256
 U32, U64, F32, S32, S64 = np.uint32, np.uint64, np.float32, np.int32, np.int64
 EVERY = np.ones(LANES, bool)
@@ -141,6 +142,7 @@ class Warp:
         self.full = True
         self.converged = True
         self.waiting = None  # a rendezvous this warp has joined
+        self.cluster_phase = None  # of a cluster barrier that this warp has arrived at
         self.flying = {}  # accumulator registers of products in flight -> their values
 
     def reg(self, name):
@@ -159,6 +161,43 @@ class Warp:
             np.copyto(r, value, where=self.mask, casting="unsafe")
 
 
+class Cluster:
+    """CTAs that run together, and the barrier of all their warps."""
+
+    def __init__(self, ctas):
+        self.ctas = ctas
+        self.arrived = self.phase = 0
+        for rank, cta in enumerate(ctas):
+            cta.cluster, cta.rank = self, rank
+
+    def arrive(self):
+        self.arrived += 1
+        if self.arrived == sum(len(cta.warps) for cta in self.ctas):
+            self.arrived, self.phase = 0, self.phase + 1
+
+    def memory_of(self, address):
+        """Of the peer whose window |address| lies in, all lanes alike; and how far its window is from its own."""
+        rank = int(address[0]) // PEER_BYTES - 1
+        if (address // U64(PEER_BYTES) != U64(rank + 1)).any() or not 0 <= rank < len(self.ctas):
+            raise Fault(f"address {address[0]:#x} is of no peer")
+        peer = self.ctas[rank]
+        if not self.phase or not any(w.live.any() for w in peer.warps):
+            raise Fault("a peer that may not have begun, or that has ended")
+        return peer.shared, U64(PEER_BYTES * (rank + 1))
+
+    def run(self):
+        running = [w for cta in self.ctas for w in cta.warps]
+        while running:
+            progress = False
+            for w in running:
+                progress |= w.cta.kernel.run(w)
+            running = [w for w in running if w.live.any()]
+            if running and not progress:
+                where = {(w.cta.rank, w.index):
+                         w.cta.kernel.source[w.pc if w.converged else int(w.pcs[w.live].min())] for w in running}
+                raise Fault(f"deadlock: {where}")
+
+
 class Cta:
     def __init__(self, kernel, index, count, threads, shared_bytes, memory, maps):
         self.kernel, self.index, self.count, self.memory, self.maps = kernel, index, count, memory, maps
@@ -166,15 +205,3 @@ class Cta:
         self.shared = Memory(SHARED_BASE, shared_bytes, 0xFF)
         self.mbarriers, self.named = {}, {}
         self.warps = [Warp(self, i) for i in range(threads // LANES)]
-
-    def run(self):
-        running = list(self.warps)
-        while running:
-            progress = False
-            for w in running:
-                progress |= self.kernel.run(w)
-            running = [w for w in running if w.live.any()]
-            if running and not progress:
-                where = {w.index: self.kernel.source[w.pc if w.converged else int(w.pcs[w.live].min())]
-                         for w in running}
-                raise Fault(f"deadlock: {where}")

@@ -105,6 +105,25 @@ class Units:
             return BLOCKED
         return run, True
 
+    def op_barrier(self, op, o):
+        """barrier.cluster: of all warps of all CTAs."""
+        assert op.startswith("barrier.cluster.") and op.endswith(".aligned"), op
+
+        def arrive(w):
+            if w.cluster_phase is not None:
+                raise Fault("a second arrival at the cluster barrier without a wait")
+            w.cluster_phase = w.cta.cluster.phase
+            w.cta.cluster.arrive()
+
+        def wait(w):
+            if w.cluster_phase is None:
+                raise Fault("a wait for the cluster barrier without an arrival")
+            if w.cta.cluster.phase == w.cluster_phase:
+                return BLOCKED
+            w.cluster_phase = None
+            return None
+        return (arrive if ".arrive" in op else wait), True
+
     def op_mbarrier(self, op, o):
         address = self.address(o[1] if "try_wait" in op else o[0] if "init" in op else o[1])
         if op.startswith("mbarrier.init"):
