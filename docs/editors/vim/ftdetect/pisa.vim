@@ -1,0 +1,2 @@
+" In: a file name. Out: filetype pisa for *.pisa.
+autocmd BufNewFile,BufRead *.pisa setfiletype pisa
