@@ -102,7 +102,7 @@ static void drop_rows(struct tune *t) {
 
 /* A small sample: whole blocks, an odd number of them, and a ragged end; few heads. */
 static void prepare_session(struct tune *t, const struct pisa_method *method) {
-  static const int64_t attended[] = {1000, 1536, 1600}, selected[] = {513, 4097};
+  static const int64_t attended[] = {1000, 1536, 1600}, selected[] = {513, 2049};
   struct gpu_options *o = &t->verify.options;
   bool selects = method->family == PISA_PYRAMID;
   *o = (struct gpu_options){.pack = t->options.pack, .layout = -1, .seed = t->options.seed};
@@ -347,6 +347,18 @@ static pisa_status work(struct tune *t, pisa_error *error) {
   return status;
 }
 
+static int check(struct tune *t, pisa_error *error) {
+  int failed = 0;
+  if (tune_check(&t->options, t->pack, &t->on, &failed, error))
+    return tool_report("tune", error);
+  if (tune_is_interrupted())
+    return tool_say("tune", TUNE_INTERRUPTED, "interrupted");
+  if (failed)
+    return tool_say("tune", TOOL_NOT_VERIFIED, "the choice is too slow at %d of %" PRId64 " shapes",
+                    failed, t->options.check);
+  return TOOL_DONE;
+}
+
 static int run(struct tune *t, pisa_error *error) {
   pisa_status status = pisa_pack_open(t->options.pack, &t->pack, error);
   if (status)
@@ -357,6 +369,8 @@ static int run(struct tune *t, pisa_error *error) {
   if (!t->sound)
     return tool_say("tune", TOOL_WORLD_FAILED, "not enough host memory");
   status = tune_device_open(&t->on, error);
+  if (!status && t->options.check)
+    return check(t, error);
   if (!status)
     status = work(t, error);
   tune_progress_hide();

@@ -6,6 +6,7 @@
        tune_load.c ........ one call with its inputs on the device, for any variant of one result
        tune_race.c ........ two modules timed in turns until it is clear which is faster
        tune_judge.c ....... when that is
+       tune_check.c ....... --check: the table's choices at shapes that were not tuned
        tune_crossover.c ... from which length on the method beats dense attention
        tune_progress.c .... the line on a terminal; SIGINT
 
@@ -35,6 +36,8 @@ struct tune_options {
   int64_t rounds; /* at most, of a race */
   uint64_t seed;
   bool unverified, again;
+  int64_t check; /* shapes to check the table at, in place of tuning; 0: tune */
+  bool json;     /* of the check */
 };
 
 /* False when the command is over already; |exit_code| says how. */
@@ -121,6 +124,13 @@ pisa_status tune_race(const struct tune_device *on, const struct tune_racer *cha
    sequences or --dense names a pack. */
 pisa_status tune_crossover(const struct tune_options *options, const pisa_pack *pack, int variant,
                            const struct tune_device *on, int64_t longest, pisa_error *error);
+
+/* ---- what was chosen ---- */
+
+/* |failed|: at how many of options->check shapes, drawn from the table's buckets, the choice takes
+   more than 1.05 of the fastest schedule, or more than the variant as written. */
+pisa_status tune_check(const struct tune_options *options, const pisa_pack *pack,
+                       const struct tune_device *on, int *failed, pisa_error *error);
 
 /* ---- progress ---- */
 

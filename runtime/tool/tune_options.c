@@ -40,7 +40,8 @@ static bool finish(struct tune_options *o, const char *tokens, const struct args
 bool tune_options_read(struct tune_options *o, int argc, char **argv, int *exit_code) {
   const char *tokens = NULL;
   struct args_list settings = {.n = 0};
-  *o = (struct tune_options){.batch = 1, .rounds = 25, .seed = random_fresh_seed()};
+  int64_t seed = (int64_t)(random_fresh_seed() >> 33);
+  *o = (struct tune_options){.batch = 1, .rounds = 25};
   const struct args_option table[] = {
       {"--tokens", "N,...", "sequence lengths, Nq = Nk; else some of 4096 and more", ARGS_TEXT,
        &tokens, 0},
@@ -53,6 +54,11 @@ bool tune_options_read(struct tune_options *o, int argc, char **argv, int *exit_
       {"--rounds", "R", "at most so many rounds of a race; else 25", ARGS_INT, &o->rounds,
        TUNE_LEAST_ROUNDS},
       {"--again", NULL, "forget what the table says of this device", ARGS_FLAG, &o->again, 0},
+      {"--check", "N",
+       "tune nothing; compare the table's choice with all others at N shapes of its buckets",
+       ARGS_INT, &o->check, 1},
+      {"--seed", "S", "of --check: which shapes; else one that is printed", ARGS_INT, &seed, 0},
+      {"--json", NULL, "of --check: one line a shape on stdout", ARGS_FLAG, &o->json, 0},
       {"--no-verify", NULL, "time variants that nobody compared with the oracle", ARGS_FLAG,
        &o->unverified, 0},
   };
@@ -65,5 +71,6 @@ bool tune_options_read(struct tune_options *o, int argc, char **argv, int *exit_
   if (!args_parse(&command, argc, argv, &o->pack, exit_code))
     return false;
   *exit_code = TOOL_WRONG_INPUT;
+  o->seed = (uint64_t)seed;
   return finish(o, tokens, &settings);
 }

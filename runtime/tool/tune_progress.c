@@ -40,8 +40,14 @@ static void show_left(const struct tune_progress *p) {
 
 void tune_progress_show(const struct tune_progress *p, const char *doing) {
   static const char full[] = "####################", empty[] = "--------------------";
-  if (!isatty(STDERR_FILENO) || p->todo == 0)
+  if (p->todo == 0)
     return;
+  if (!isatty(STDERR_FILENO)) {
+    fprintf(stderr, "%d of %d", p->done, p->todo);
+    show_left(p);
+    fprintf(stderr, "  %.100s\n", doing);
+    return;
+  }
   int filled = BAR * p->done / p->todo;
   fprintf(stderr, "\r\033[K[%.*s%.*s] %d of %d", filled, full, BAR - filled, empty, p->done,
           p->todo);

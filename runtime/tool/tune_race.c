@@ -8,7 +8,7 @@
 #include "runtime/tool/bench.h"
 #include "runtime/tool/tune.h"
 
-enum { MAX_CALLS = 10, PAUSE_MS = 50, BURST_MS = 200 };
+enum { MAX_CALLS = 10, PAUSE_MS = 15, BURST_MS = 200 };
 
 static pisa_status time_load(const struct tune_device *on, const pisa_module *module,
                              const struct tune_load *load, int calls, double *out,

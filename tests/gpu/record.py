@@ -49,7 +49,8 @@ RUN_KEYS = {"run", "commit", "device", "driver", "bench"}
 HOST = "h200/host.jsonl"
 HOST_KEYS = RUN_KEYS | {"side", "call", "variant", "shape", "launches", "us", "launches_us", "ours_us", "dropped_us"}
 TUNE = "h200/tune.jsonl"
-TUNE_KEYS = RUN_KEYS | {"variant", "shape", "tokens", "chosen", "default", "best", "rounds", "ms", "over_best", "over_default"}
+TUNE_KEYS = {"bench", "variant", "device", "driver", "seed", "shape", "chosen", "best", "written", "rounds", "ms"}
+TUNE_KEYS |= {"over_best", "over_written"}
 
 
 def stop(message):

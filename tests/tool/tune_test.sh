@@ -104,6 +104,30 @@ expect 0 "nothing to tune" $pisa tune p.pack
 $make_pack select s.pack
 expect 0 "nothing to tune" $pisa tune s.pack
 
+# the table's choices at shapes that were not tuned: good ones pass, one row that chooses badly does not
+rm -f t.pack.tune
+$make t.pack 2 1 1 1
+expect 1 "run \`pisa tune\` first" $pisa tune t.pack --check 4
+expect 0 "" $tune
+expect 0 "20 shapes, seed 7" $pisa tune t.pack --check 20 --seed 7
+[ "$(grep -c "1.000 of the best, 0.500 of as written  half_tile=on density=0.125" stdout)" = 10 ] || fail "$(cat stdout)"
+[ "$(grep -c "1.000 of the best, 1.000 of as written  half_tile=off density=0.25" stdout)" = 10 ] || fail "$(cat stdout)"
+! grep -q " 256 tokens" stdout || fail "a shape that was tuned: $(cat stdout)"
+expect 0 '"over_best": 1.0000, "over_written": 0.5000}' $pisa tune t.pack --check 2 --json
+python3 ${0%/*}/../gpu/record.py merge --tune stdout --docs docs >/dev/null || fail "not as record.py wants it"
+[ "$(wc -l <docs/h200/tune.jsonl)" = 2 ] || fail "not recorded"
+sed 's/variant=2 \(.*\)result=best/variant=2 \1result=slower/; s/variant=0 \(.*\)result=slower/variant=0 \1result=best/' \
+  t.pack.tune >planted && cp planted t.pack.tune
+expect 3 "2.000 of the best, 1.000 of as written  TOO SLOW" $pisa tune t.pack --check 3 --set density=0.125
+expect 3 "the choice is too slow at 2 of 4 shapes" $pisa tune t.pack --check 4
+$make t.pack 1 1 1.02 1 # within 1.05 of the best, and yet slower than as written
+expect 0 "" $tune
+expect 0 "" $pisa tune t.pack --check 2
+sed 's/variant=0 \(.*\)result=best/variant=0 \1result=slower/; s/variant=2 \(.*\)result=slower/variant=2 \1result=best/' \
+  t.pack.tune >planted && cp planted t.pack.tune
+expect 3 "1.020 of the best, 1.020 of as written  TOO SLOW" $pisa tune t.pack --check 1 --set density=0.125
+expect 130 "interrupted" env FAKE_CUDA_INTERRUPT=cuEventElapsedTime=20 $pisa tune t.pack --check 4
+
 # refusals
 expect 1 "this is what is tuned" $tune --set half_tile=on
 expect 1 "no variant with a prefill phase has these settings" $tune --set density=0.3
