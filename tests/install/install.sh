@@ -34,6 +34,18 @@ else
   echo "pkg-config is not there: pisa.pc is not tried"
 fi
 
+# A pack as C source, in the application of docs/embedding.md.
+if [ -x "$prefix/bin/pisac" ]; then
+  "$prefix/bin/pisac" build "$source/specs/hybrid.pisa" --no-ptxas --format c --name flux -o "$work/flux" 2>"$work/log" ||
+    fail "$(cat "$work/log")"
+  "$source/tests/readme/fence.sh" "c app.c" "$source/docs/embedding.md" >"$work/embedded.c"
+  libraries=$(dirname "$(find "$prefix" -name libpisa.so)")
+  cc -Wall -Wextra -Wpedantic -Werror -I"$(dirname "$(find "$prefix" -name pisa.h)")" "$work/embedded.c" "$work/flux.c" \
+    -L"$libraries" -lpisa -o "$work/embedded"
+  said=$(LD_LIBRARY_PATH=$libraries "$work/embedded")
+  [ "$said" = "24 heads of 128, o[0] = 0" ] || fail "the application of docs/embedding.md says '$said'"
+fi
+
 include=$(dirname "$(find "$prefix/include" -name pisa.h)")
 printf '#include <pisa.h>\nint main(void) { return pisa_version() == 0; }\n' >"$work/header.c"
 cc -Wall -Wextra -Wpedantic -Werror -fsyntax-only -I"$include" "$work/header.c" || fail "the header as C"
