@@ -4,8 +4,9 @@
        forced leaves, then the best others by worth, equals by the smaller number; ascending, then
    -1
 
-   Rows that see at most K leaves list them all. A CTA has adjacent queries of a key head: a row is
-   a thread's where candidates are few and scores are of whole groups, else a warp's. */
+   Begins with the last queries, whose scores were written last: L2 still has those. Rows that see
+   at most K leaves list them all. A CTA has adjacent queries of a key head: a row is a thread's
+   where candidates are few and scores are of whole groups, else a warp's. */
 #include "compiler/kernels/pick.h"
 
 #include <assert.h>
@@ -137,8 +138,9 @@ void kernel_pick(struct ir *k, const struct plan_pyramid *plan) {
   a.candidates = plan->keep * plan->children;
   a.slots = cluster_slots(plan);
   launch_handover(k);
-  val group = udiv(k, cta_index(k), ARG(kv_heads));
-  a.kv_head = sub(k, cta_index(k), mul(k, group, ARG(kv_heads)));
+  val from_last = sub(k, add_const(k, cta_count(k), -1), cta_index(k));
+  val group = udiv(k, from_last, ARG(kv_heads));
+  a.kv_head = sub(k, from_last, mul(k, group, ARG(kv_heads)));
   a.first = mul_const(k, group, rows);
   a.end = smin(k, add_const(k, a.first, rows), ARG(queries));
   pick_rows(k, &a, who, rows);
