@@ -10,9 +10,9 @@
    in elements.
 
    Errors: every fallible function returns a pisa_status and fills |error| (may be NULL) with a
-   sentence that names the argument and the limit. Results go to |out| and its like, and are written
-   only on PISA_OK. |pack|, |variant| (0 .. n_variants - 1), |module| and |call| say what is asked
-   about or run.
+   sentence that names the argument and the limit. Results go to |out| or |out_bytes|, and are
+   written only on PISA_OK. |pack|, |variant| (0 .. n_variants - 1), |module| and |call| say what is
+   asked about or run.
 
    Sources: piecewise attention, arXiv 2602.01077; formulas in docs/DESIGN.md. */
 #ifndef PISA_H
@@ -237,8 +237,8 @@ pisa_status pisa_workspace_size(const pisa_module *module, const pisa_attention 
    size is checked before anything is enqueued; the address ranges of o, lse, blocks, worth,
    pyramid, csr_offsets, csr_queries and workspace must not overlap each other or the inputs,
    k_lengths, lists, starts and pages among them. Needs the context that |module| was loaded into to
-   be current. Calls that may run at the same time need workspaces of their own. Same input, same
-   bits out. */
+   be current. |workspace| has |workspace_bytes|, at least pisa_workspace_size; calls that may run
+   at the same time need workspaces of their own. Same input, same bits out. */
 pisa_status pisa_launch(const pisa_module *module, const pisa_attention *call, void *workspace,
                         size_t workspace_bytes, void *stream, pisa_error *error);
 
@@ -254,8 +254,8 @@ pisa_status pisa_launch(const pisa_module *module, const pisa_attention *call, v
    are looked at; a context is needed only where there is a table. Waits for nothing. */
 pisa_status pisa_tuned_variant(const pisa_pack *pack, int variant, const pisa_attention *call,
                                int *out, pisa_error *error);
-/* What `pisa sweep` chose by a bound on error or recall: the variant, and what to put into
-   pisa_attention.density and .keep. 0, 0 and 0 where it chose nothing, or for other code. */
+/* What `pisa sweep` chose by a bound on error or recall: the variant, and the |density| and |keep|
+   to put into pisa_attention. 0, 0 and 0 where it chose nothing, or for other code. */
 pisa_status pisa_pack_choice(const pisa_pack *pack, int *variant, double *density, int64_t *keep,
                              pisa_error *error);
 

@@ -22,7 +22,7 @@ telling && /\*\/$/ { $0 = $0 " /** @{ */"; telling = 0 }
   gsub(/`\||\|`/, "`")
   $0 = gensub_pair($0)
   if (!sub(/^ *\/\* /, "&*")) # a comment of its own, before what it is about
-    sub(/([;,{]|^#define.*[^ ]) +\/\* /, "&*<")
+    sub(/([;,{0-9]|^#define.*[^ ]) +\/\* /, "&*<")
   sub(/\/\* \*< ?/, "/**< ")
   sub(/\/\* \*/, "/** ")
   print

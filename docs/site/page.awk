@@ -37,7 +37,7 @@ function target(link, text,   path, heading) {
     return "[" text "](@ref pisa.h)"
   if (path !~ /\.md$/ && (getline ignored < (docs "/" path "/README.md")) > 0)
     path = path "/README.md"
-  if (path ~ /^\.\./ || path !~ /\.md$/)
+  if (path ~ /^(\.\.|site|drawings)\// || path !~ /\.md$/) # as EXCLUDE_PATTERNS says
     return text
   return "[" text "](@ref " label(path) (heading == "" ? "" : "-" heading) ")"
 }
