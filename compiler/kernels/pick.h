@@ -62,4 +62,16 @@ int pick_heads_words(const struct plan_pyramid *plan);
 /* |rows| adjacent ones a warp, 4 to 32, a power of two; shared memory as by warp. */
 void pick_by_heads(struct ir *k, const struct pick *a, int rows);
 
+/* ---- pick_parts.c ---- */
+
+enum { PICK_MAX_WORDS = 32, PICK_MAX_OTHERS = 3 };
+struct pick_head {   /* of a lane */
+  int words, others; /* scores: of candidates; of what only weighs in the sum */
+  int places;        /* adjacent lanes that share them, a power of two */
+  val is_head;       /* i1; null: all lanes have one */
+  val members;       /* i32: lanes of the row as bits */
+};
+/* Scores (log2) x[words + others] -> parts of the softmax over all, x[words]. */
+void pick_parts(struct ir *k, const struct pick_head *h, val *x);
+
 #endif

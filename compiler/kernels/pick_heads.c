@@ -23,10 +23,13 @@
 #include "compiler/kernels/cluster.h"
 #include "compiler/kernels/pick.h"
 
-enum { WARP_BITS = 5, MAX_WORDS = 32, MAX_OTHERS = 3, MAX_ROWS = 4, QUAD = 4 };
-
-/* Finite, below every score that counts: the maximum of heads without one. */
-static const double LEAST = -1e30;
+enum {
+  WARP_BITS = 5,
+  MAX_WORDS = PICK_MAX_WORDS,
+  MAX_OTHERS = PICK_MAX_OTHERS,
+  MAX_ROWS = 4,
+  QUAD = 4
+};
 
 struct layout {
   int heads, rows, places; /* H, R, P */
@@ -269,25 +272,6 @@ static void other_scores(struct ir *k, const struct picker *h, const struct pick
     x[others_of(h) - 1] = counted(k, h, h->is_first, w->other[others_of(h) - 1]);
 }
 
-/* Scores (log2) -> their parts, those of candidates; a nan counts as nothing. */
-static void parts_of(struct ir *k, const struct picker *h, val *x) {
-  const int n = h->of.words, all = n + others_of(h);
-  val most = f32(k, LEAST), sum = {0};
-  for (int i = 0; i < all; i++)
-    most = maximum(k, most, x[i]);
-  for (int lanes = 1; lanes < h->of.places; lanes *= 2)
-    most = maximum(k, most, warp_across(k, most, lanes));
-  for (int i = 0; i < all; i++) {
-    x[i] = fused_saturated(k, exp2_approx(k, sub(k, x[i], most)), f32(k, 1), f32(k, 0));
-    sum = i == 0 ? x[i] : add(k, sum, x[i]);
-  }
-  for (int lanes = 1; lanes < h->of.places; lanes *= 2)
-    sum = add(k, sum, warp_across(k, sum, lanes));
-  val inverse = reciprocal_approx(k, maximum(k, sum, f32(k, 1e-30)));
-  for (int i = 0; i < n; i++)
-    x[i] = mul(k, x[i], inverse);
-}
-
 /* Parts [words] of the lane's head -> of all heads, [rounds]. The same tree for each candidate. */
 static void over_heads(struct ir *k, const struct picker *h, val *x) {
   bool sums = h->a->plan->reduce == REDUCE_MASS;
@@ -382,7 +366,14 @@ static void choose_best(struct ir *k, const struct picker *h, const struct pick_
   candidate_scores(k, h, &c, w, x);
   if (others_of(h) > 0)
     other_scores(k, h, row, w, x + h->of.words);
-  parts_of(k, h, x);
+  const struct pick_head head = {
+      .words = h->of.words,
+      .others = others_of(h),
+      .places = h->of.places,
+      .is_head = h->of.heads == h->a->plan->group ? (val){0} : h->is_head,
+      .members = h->members,
+  };
+  pick_parts(k, &head, x);
   over_heads(k, h, x);
   for (int r = 0; r < h->of.rounds; r++) {
     val key_of_part = bit_or(k, bits_of(k, x[r]), i32(k, INT32_MIN)); /* best_key of x >= 0 */

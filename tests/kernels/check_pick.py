@@ -71,6 +71,7 @@ def check_scored(stage, with_worth):
 def random_scores(stage, rng):
     """Few different values, some strange; nan where nothing reads."""
     out = rng.integers(-3, 4, stage.shapes["scores"]).astype(F32) * F32(7.5)
+    out[::5] *= 12  # of which powers of 2 are no floats
     strange = rng.random(out.shape)
     out[strange < 0.1] = -np.inf
     if not PLAN.mass:
