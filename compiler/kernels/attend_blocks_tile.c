@@ -25,6 +25,7 @@ struct walk {
   val steps;            /* i32: of the union */
   val brings, releases; /* i1: one thread of the CTA, one of each warp */
   val log2_scale;       /* not negative: its sign is in q */
+  val group_bits;       /* i32: the queries of the warpgroup, in masks */
   struct place4 place;  /* of the sequence's first token, in the maps */
   struct ring ring;     /* a step's keys and values each */
   struct frag s, o;
@@ -184,18 +185,11 @@ static void weigh(struct ir *k, const struct walk *w) {
   frag_to_a(k, &w->p, &w->s);
 }
 
-static void step(struct ir *k, const struct walk *w) {
-  val number = get(k, w->step), mask, token = step_token(k, w, number, &mask);
-  mask = warp_read(k, mask, i32(k, 0)); /* known to be the same for the whole warp */
-  struct slot slot = ring_slot(k, &w->turn);
-  const int ahead = w->ring.stages - 1;
-  val later = add_const(k, number, ahead);
-  IF (k, both(k, w->brings, is_lt(k, later, w->steps))) {
-    bring(k, w, later, ring_after(k, &w->ring, slot, i32(k, ahead)));
-  }
-  struct tile keys = key_tile(k, w, slot), values = value_tile(k, w, &keys);
-  ring_wait(k, &w->ring, slot);
-  multiply_keys(k, w, &keys);
+/* Warps whose query does not list the leaf of the step weigh its values with zeros. */
+static void attend_step(struct ir *k, const struct walk *w, val token, val mask,
+                        const struct tile *keys) {
+  struct tile values = value_tile(k, w, keys);
+  multiply_keys(k, w, keys);
   val bit = bit_and(k, shift_right(k, mask, w->tile->place), i32(k, 1));
   IF (k, is_ne(k, bit, i32(k, 0))) {
     mask_step(k, w, token);
@@ -206,6 +200,28 @@ static void step(struct ir *k, const struct walk *w) {
       set(k, w->p.r[i], i32(k, 0));
   }
   multiply_values(k, w, &values);
+}
+
+/* Several warpgroups: one may be a step behind another, and passes what none of its queries lists.
+ */
+static void step(struct ir *k, const struct walk *w) {
+  const int groups = w->tile->threads / 128, ahead = w->ring.stages - groups;
+  val number = get(k, w->step), mask, token = step_token(k, w, number, &mask);
+  mask = warp_read(k, mask, i32(k, 0)); /* known to be the same for the whole warp */
+  struct slot slot = ring_slot(k, &w->turn);
+  val later = add_const(k, number, ahead);
+  IF (k, both(k, w->brings, is_lt(k, later, w->steps))) {
+    bring(k, w, later, ring_after(k, &w->ring, slot, i32(k, ahead)));
+  }
+  struct tile keys = key_tile(k, w, slot);
+  ring_wait(k, &w->ring, slot);
+  if (groups == 1) {
+    attend_step(k, w, token, mask, &keys);
+  } else {
+    IF (k, is_ne(k, bit_and(k, mask, w->group_bits), i32(k, 0))) {
+      attend_step(k, w, token, mask, &keys);
+    }
+  }
   ring_release_if(k, &w->ring, slot, w->releases);
   set(k, w->step, add_const(k, number, 1));
   struct ring_place turn = w->turn;
@@ -295,6 +311,9 @@ static struct walk walk_new(struct ir *k, const struct query_tile *t, const stru
   val lane_0 = is_eq(k, t->lanes.lane, i32(k, 0));
   w.brings = is_eq(k, thread_index(k), i32(k, 0));
   w.releases = lane_0;
+  const int of_group = t->queries / (t->threads / 128);
+  val first = mul_const(k, lanes_warpgroup(k, &t->lanes), of_group);
+  w.group_bits = shift_left(k, i32(k, (1 << of_group) - 1), first);
   w.turn = ring_start(k);
   val scale = float_of(k, bit_and(k, bits_of(k, BLOCKS_ARG(scale)), i32(k, INT32_MAX)));
   w.log2_scale = log2_units(k, scale);
@@ -316,7 +335,7 @@ val query_tile_attend(struct ir *k, const struct query_tile *t, val lists, val w
   struct leaf_union leaves = leaf_union_new(k, t, lists, width);
   struct walk w = walk_new(k, t, &ring, &leaves);
   IF (k, w.brings) {
-    for (int i = 0; i < w.ring.stages - 1; i++) {
+    for (int i = 0; i < w.ring.stages - t->threads / 128; i++) {
       IF (k, is_lt(k, i32(k, i), w.steps)) {
         bring(k, &w, i32(k, i), (struct slot){i32(k, i), i32(k, 0)});
       }
