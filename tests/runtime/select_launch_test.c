@@ -182,6 +182,17 @@ static void check_csr(int *i, const pisa_attention *call, const struct layout *w
   IS(CSR_FILL, leaves, w->leaves);
 }
 
+/* Boxes of k or v; none with pages. */
+static void check_boxes(const struct fake_launch *l, int at, const pisa_tensor *tensor,
+                        int64_t batch, int64_t rows, bool pages) {
+  const struct fake_map *map = &l->params[at].map;
+  CHECK_INT((long long)map->address, pages ? 0 : pointer(tensor->data));
+  CHECK(pages || (map->rank == 4 && map->extents[0] == DIM));
+  CHECK(pages || (map->extents[1] == (uint64_t)rows && map->extents[2] == KV_HEADS));
+  CHECK(pages || map->extents[3] == (uint64_t)batch);
+  CHECK(pages || rows == 1 || map->strides[0] == 2 * (uint64_t)tensor->stride[2]);
+}
+
 static void check_attend(int *i, const pisa_attention *call, const struct layout *w, int64_t ids,
                          int64_t batch) {
   const struct fake_launch *l =
@@ -194,6 +205,8 @@ static void check_attend(int *i, const pisa_attention *call, const struct layout
   IS(ATTEND_BLOCKS, width, K);
   IS(ATTEND_BLOCKS, lse, pointer(call->lse));
   check_scale(l, PISA_ATTEND_BLOCKS_scale);
+  check_boxes(l, PISA_ATTEND_BLOCKS_k_map, &call->k, batch, call->n_k, call->pages);
+  check_boxes(l, PISA_ATTEND_BLOCKS_v_map, &call->v, batch, call->n_k, call->pages);
 }
 
 enum way { CLUSTERED, CLUSTERED_MASS, FUSED_WALK, FLAT_SCAN, FLAT_FOLDED };
@@ -204,7 +217,10 @@ static void launch_call(const pisa_module *module, const pisa_attention *call, s
   CHECK_INT((long long)bytes, (long long)wanted);
   fake->reset();
   CHECK_OK(pisa_launch(module, call, address(7), bytes, address(9), &error), error);
-  CHECK_INT(fake->calls(NULL), fake->calls("cuLaunchKernelEx") + fake->calls("cuCtxGetCurrent"));
+  const long long maps = fake->calls("cuTensorMapEncodeTiled"), two = call->o.data && !call->pages;
+  CHECK(maps == 0 || (maps == 2 && two));
+  CHECK_INT(fake->calls(NULL),
+            fake->calls("cuLaunchKernelEx") + fake->calls("cuCtxGetCurrent") + maps);
 }
 
 static void check_prefill(const pisa_module *module, const pisa_attention *call, enum way way) {

@@ -1,0 +1,83 @@
+#!/bin/sh
+# dry_run.sh SOURCE MAKE_PACK MODEL_LIBRARY PYTHON JOB: a job of on_device.sh from building to records, without a GPU: on
+# the model driver, with small packs under the names that it looks for, and stand-ins for what only a GPU box has. So no
+# time of a device is lost to a slip.
+set -u
+source=$1 make_pack=$2 model=$3 python=$4 job=$5
+work=$(mktemp -d) || exit 2
+trap 'rm -rf "$work"' EXIT
+
+fail() {
+  echo "FAILED: $*" >&2
+  cat "$work/said" "$work"/out/*.log >&2
+  exit 1
+}
+
+stand_in() { # NAME: the rest is the program
+  cat >"$work/bin/$1" && chmod +x "$work/bin/$1"
+}
+
+mkdir -p "$work/bin" "$work/packs" "$work/out" || exit 2
+stand_in nvidia-smi <<'PROGRAM'
+#!/bin/sh
+case $* in *=name*) echo "Model Device" ;; *) echo 1.0 ;; esac
+PROGRAM
+stand_in compute-sanitizer <<'PROGRAM'
+#!/bin/sh
+while [ "${1#-}" != "$1" ]; do case $1 in --tool | --error-exitcode | --print-limit) shift ;; esac; shift; done
+"$@"
+status=$?
+echo "========= ERROR SUMMARY: 0 errors"
+exit $status
+PROGRAM
+for pair in hybrid:hybrid tuned:flux1_dev walk:pyramid_lm; do
+  "$make_pack" "${pair%:*}" "$work/packs/${pair#*:}.pack" || exit 2
+done
+
+# run WORDS: the job with WORDS behind it
+run() {
+  PATH=$work/bin:$PATH OUT=$work/out TREE=$work/tree PACKS=$work/packs PYTHON=$python PISA_LIBCUDA=$model \
+    PISA_COMMIT=dry WHEELS=$work/none sh "$source/tests/gpu/on_device.sh" "$@" >"$work/said" 2>&1
+  code=$?
+  [ $code = 0 ] || fail "exit $code: on_device.sh $*"
+}
+
+# merged OPTION FILE: record.py takes it
+merged() {
+  "$python" "$source/tests/gpu/record.py" merge "$1" "$2" --docs "$work/docs" >>"$work/said" 2>&1 || fail "record.py $1"
+}
+
+case $job in
+verify)
+  export VERIFY="--quick --seed 1 --heads 2"
+  run verify hybrid
+  merged --validation "$work/out/validation.json"
+  ;;
+sanitize)
+  run sanitize hybrid
+  grep -q "racecheck *hybrid .*SUMMARY" "$work/said" || fail "no summary"
+  ;;
+host)
+  export HOST=--no-device
+  run host hybrid pyramid_lm
+  grep -q '"side": "c", "call": "decode"' "$work/out/host.jsonl" || fail "no decode step"
+  merged --host "$work/out/host.jsonl"
+  ;;
+tune)
+  export TUNE_TOKENS=65 TUNE="--heads 1 --rounds 5" CHECKS=2
+  run tune flux1_dev
+  [ -s "$work/out/flux1_dev.pack.tune" ] || fail "no table"
+  merged --tune "$work/out/tune.jsonl"
+  ;;
+app)
+  run app hybrid
+  grep -q '^app  *[0-9]* s  ok' "$work/said" || fail "no summary"
+  ;;
+python)
+  run python
+  grep -q "skipped: tests/python/flux_gpu_test.py" "$work/said" || fail "not skipped"
+  ;;
+*) fail "no job $job" ;;
+esac
+grep -q FAILED "$work/said" && fail "told as failed"
+exit 0
