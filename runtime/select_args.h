@@ -65,7 +65,8 @@ void pisa_fill_flat(const struct pisa_job *job, struct pisa_flat_args *args);
 void pisa_fill_csr_count(const struct pisa_job *job, struct pisa_csr_count_args *args);
 void pisa_fill_csr_scan(const struct pisa_job *job, struct pisa_csr_scan_args *args);
 void pisa_fill_csr_fill(const struct pisa_job *job, struct pisa_csr_fill_args *args);
-/* The maps of attend_blocks, if it has any, into |job|: before anything is enqueued, since it can fail. */
+/* The maps of attend_blocks, if it has any, into |job|: before anything is enqueued, since it can
+ * fail. */
 pisa_status pisa_select_encode(struct pisa_job *job, pisa_error *error);
 void pisa_fill_attend_blocks(const struct pisa_job *job, struct pisa_attend_blocks_args *args);
 void pisa_fill_append(const struct pisa_job *job, struct pisa_append_args *args);
