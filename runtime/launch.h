@@ -19,7 +19,7 @@ enum { /* kernels of a call, in their order on the stream */
        PISA_LAUNCH_PICK = 1 << 10,
        PISA_LAUNCH_FLAT = 1 << 11,
        PISA_LAUNCH_ATTEND_BLOCKS = 1 << 12,
-       /* decode; of dense packs the last two */
+       /* decode, which without the third only selects; of dense packs the last two */
        PISA_LAUNCH_APPEND = 1 << 13,
        PISA_LAUNCH_DECODE = 1 << 14,
        PISA_LAUNCH_DECODE_ATTEND = 1 << 15,

@@ -153,7 +153,6 @@ static bool wants_pyramid_kernel(const struct pisa_method *method, enum pisa_ker
     return method->prefill && (method->flat || method->flat_below > 0);
   case PISA_KERNEL_APPEND:
   case PISA_KERNEL_DECODE:
-  case PISA_KERNEL_DECODE_ATTEND:
     return method->decode;
   default:
     return false;

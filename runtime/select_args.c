@@ -266,6 +266,10 @@ void pisa_fill_decode(const struct pisa_job *job, struct pisa_decode_args *args)
       .ids = ids(job),
       .worth = address(job->call.worth),
       .scale = job->shape.scale,
+      OF_K(job, v),
+      OF_Q(job, o),
+      .lse = address(job->call.lse),
+      .splits = job->shape.attends ? job->layout.splits : 1,
   };
 }
 
@@ -276,8 +280,6 @@ void pisa_fill_decode_attend(const struct pisa_job *job, struct pisa_decode_atte
       OF_K(job, k),
       OF_K(job, v),
       OF_Q(job, o),
-      .lists = ids(job),
-      .width = (int32_t)job->method->keep,
       .splits = job->layout.splits,
       .partial = part(job, PISA_WORKSPACE_PARTIAL),
       .lse = address(job->call.lse),

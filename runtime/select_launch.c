@@ -53,15 +53,13 @@ static int64_t merged(const struct pisa_job *job) {
 }
 
 #define ADDRESS(kind, name, meaning) &a.name,
-#define ENQUEUE(KERNEL, kernel, grid) ENQUEUE_CLUSTERS(KERNEL, kernel, grid, 1)
-#define ENQUEUE_CLUSTERS(KERNEL, kernel, grid, cluster)                                            \
+#define ENQUEUE(KERNEL, kernel, grid)                                                              \
   static pisa_status enqueue_##kernel(const struct pisa_job *job, pisa_error *error) {             \
     const enum pisa_kernel_id id = PISA_KERNEL_##KERNEL;                                           \
     struct pisa_##kernel##_args a;                                                                 \
     void *list[] = {PISA_##KERNEL##_ARGS(ADDRESS)};                                                \
     pisa_fill_##kernel(job, &a);                                                                   \
-    return pisa_enqueue_clusters(job, id, grid, cluster, job->module->kernels[id].smem_bytes,      \
-                                 list, error);                                                     \
+    return pisa_enqueue(job, id, grid, job->module->kernels[id].smem_bytes, list, error);          \
   }
 ENQUEUE(PYRAMID, pyramid, job->shape.kv_heads * job->layout.spans)
 ENQUEUE(PYRAMID_TOP, pyramid_top, job->shape.kv_heads * job->shape.batch)
@@ -77,17 +75,35 @@ ENQUEUE(CSR_SCAN, csr_scan, job->shape.kv_heads)
 ENQUEUE(CSR_FILL, csr_fill, job->shape.kv_heads * job->layout.csr_segments)
 ENQUEUE(ATTEND_BLOCKS, attend_blocks, groups(job, attended(job)))
 ENQUEUE(APPEND, append, job->shape.kv_heads * job->shape.batch)
-ENQUEUE(DECODE, decode, rows(job))
-ENQUEUE_CLUSTERS(DECODE_ATTEND, decode_attend, rows(job) * job->layout.splits,
-                 job->method->dense ? 1 : job->layout.splits)
+ENQUEUE(DECODE_ATTEND, decode_attend, rows(job) * job->layout.splits)
 ENQUEUE(DECODE_MERGE, decode_merge, rows(job) * merged(job))
+
+/* The kernel decode, in clusters of the splits of a query; without attention no outputs of it. */
+static pisa_status enqueue_decode(const struct pisa_job *job, bool attends, pisa_error *error) {
+  struct pisa_decode_args a;
+  void *list[] = {PISA_DECODE_ARGS(ADDRESS)};
+  pisa_fill_decode(job, &a);
+  if (!attends) {
+    a.o = 0;
+    a.splits = 1;
+  }
+  return pisa_enqueue_clusters(job, PISA_KERNEL_DECODE, rows(job) * a.splits, a.splits,
+                               job->module->kernels[PISA_KERNEL_DECODE].smem_bytes, list, error);
+}
+static pisa_status enqueue_selection(const struct pisa_job *job, pisa_error *error) {
+  return enqueue_decode(job, false, error);
+}
+static pisa_status enqueue_step(const struct pisa_job *job, pisa_error *error) {
+  return enqueue_decode(job, true, error);
+}
 
 pisa_status pisa_select_launch(const struct pisa_job *job, unsigned kernels, pisa_error *error) {
   const bool prefill = !job->shape.is_decode, attends = job->shape.attends;
   const bool selects = !job->shape.dense, builds = prefill && (selects || job->shape.has_pyramid);
   const bool walks = prefill && selects && !job->shape.is_flat;
   const bool clustered = walks && pisa_is_clustered(job->method);
-  const bool merges = !prefill && attends && job->method->dense && job->layout.splits > 1;
+  const bool decodes = !prefill && selects, reads_all = !prefill && job->method->dense;
+  const bool joint = attends && (kernels & PISA_LAUNCH_DECODE_ATTEND);
   const struct {
     bool present;
     unsigned bit;
@@ -106,9 +122,11 @@ pisa_status pisa_select_launch(const struct pisa_job *job, unsigned kernels, pis
       {job->shape.has_csr, PISA_LAUNCH_CSR_FILL, enqueue_csr_fill},
       {prefill && selects && attends, PISA_LAUNCH_ATTEND_BLOCKS, enqueue_attend_blocks},
       {!prefill && job->call.n_new > 0, PISA_LAUNCH_APPEND, enqueue_append},
-      {!prefill && selects, PISA_LAUNCH_DECODE, enqueue_decode},
-      {!prefill && attends, PISA_LAUNCH_DECODE_ATTEND, enqueue_decode_attend},
-      {merges, PISA_LAUNCH_DECODE_MERGE, enqueue_decode_merge},
+      {decodes && !joint, PISA_LAUNCH_DECODE, enqueue_selection},
+      {decodes && joint, PISA_LAUNCH_DECODE, enqueue_step},
+      {reads_all && attends, PISA_LAUNCH_DECODE_ATTEND, enqueue_decode_attend},
+      {reads_all && attends && job->layout.splits > 1, PISA_LAUNCH_DECODE_MERGE,
+       enqueue_decode_merge},
   };
   pisa_status status = PISA_OK;
   for (size_t i = 0; i < sizeof steps / sizeof *steps && !status; i++)

@@ -75,7 +75,8 @@ static bool add_csr(const struct pisa_shape *s, struct pisa_workspace *ws) {
 static bool add_attention(const struct pisa_method *m, const struct pisa_shape *s,
                           struct pisa_workspace *ws) {
   const int64_t rows = s->attends ? s->kv_heads * s->queries : 0;
-  const bool is_split = s->is_decode && m->dense && ws->splits > 1, has_lists = !s->dense && !s->has_blocks;
+  const bool is_split = s->is_decode && m->dense && ws->splits > 1,
+             has_lists = !s->dense && !s->has_blocks;
   return pisa_workspace_add(ws, PISA_WORKSPACE_IDS, has_lists ? rows : 0, m->keep, 4) &&
          add_csr(s, ws) &&
          pisa_workspace_add(ws, PISA_WORKSPACE_PARTIAL, is_split ? rows * ws->splits : 0,

@@ -23,27 +23,23 @@ static int64_t chunk_of(const struct pisa_shape *s) {
   return chunk;
 }
 
-/* CTAs of decode_attend that fit the multiprocessors: two of D 64, else one. */
-static int64_t fitting(const struct pisa_method *method, int sm_count) {
-  return (int64_t)sm_count * (method->head_dim <= 64 ? 2 : 1);
-}
-
 /* Parts of a list, the CTAs of a cluster: a power of two, so that few queries fill the
-   multiprocessors. A cluster lies in one group of multiprocessors, of which eight CTAs may leave a
-   part empty: so large ones have a multiprocessor a CTA. */
+   multiprocessors, one CTA each. A cluster lies in one group of 16 or 18 of them, so large clusters
+   do not fill all: they are for calls that three quarters hold. */
 static int64_t splits_of(const struct pisa_method *method, int64_t rows, int sm_count) {
   const int64_t units = pisa_ceil_div(method->keep * method->key, UNIT_KEYS);
   int64_t splits = 1;
   while (2 * splits <= PISA_DECODE_MAX_SPLITS && 2 * splits * LEAST_UNITS <= units &&
-         2 * splits * rows <= (2 * splits < 8 ? fitting(method, sm_count) : sm_count))
+         2 * splits * rows <= (splits == 1 ? sm_count : sm_count / 4 * 3))
     splits *= 2;
   return splits;
 }
 
-/* Parts of all keys, so that the CTAs that fit have as much each. */
+/* Parts of all keys, so that the CTAs that fit the multiprocessors (two of D 64, else one) have as
+   much each. */
 static int64_t dense_splits_of(const struct pisa_method *method, const struct pisa_shape *s,
                                int sm_count) {
-  const int64_t rows = s->kv_heads * s->queries, fit = fitting(method, sm_count);
+  const int64_t rows = s->kv_heads * s->queries, fit = sm_count * (method->head_dim <= 64 ? 2 : 1);
   return pisa_min(pisa_max(1, fit / rows), pisa_ceil_div(s->n_k, SPLIT_KEYS));
 }
 

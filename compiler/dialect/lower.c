@@ -65,7 +65,6 @@ static const struct {
     {"pisa.attend_blocks", kernel_attend_blocks},
     {"pisa.append", kernel_append},
     {"pisa.decode", kernel_decode},
-    {"pisa.decode_attend", kernel_decode_attend},
 };
 
 /* The kernels of one step, appended to the module. */

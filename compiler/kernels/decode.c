@@ -1,18 +1,23 @@
-/* decode: in go a query, keys and means of nodes; out come its ids and worth. A CTA has a query and
-   a key head: what takes long waits for memory, so all that may be read at once is.
+/* decode: in go a query, keys, values and means of nodes; out come its ids and worth, and attention
+   to what they name. A cluster has a query and a key head. Its first CTA selects: what takes long
+   waits for memory, so all that may be read at once is.
 
        all warps   score the first level, where it has more nodes than are kept
        all warps   score some levels at once, one chooses level by level; and so on (decode_step.c)
        all warps   score the leaves, one each
        one warp    keeps the best
+       cluster     attends (decode_attend.c)
 
    The selection is that of the walk which starts at as many nodes. Without a walk warps share the
    leaves instead: flat_decode.c. */
 #include <assert.h>
+#include <string.h>
 
 #include "compiler/kernels/decode.h"
+#include "compiler/kernels/decode_attend.h"
 #include "compiler/kernels/flat.h"
 #include "compiler/kernels/kernels.h"
+#include "compiler/sm90/peers.h"
 #include "compiler/sm90/scan.h"
 #include "compiler/sm90/sync.h"
 #include "runtime/abi.def"
@@ -200,7 +205,7 @@ static void select_leaves(struct ir *k, struct decode *d) {
     leaves(k, d);
 }
 
-static void walk_decode(struct ir *k, const struct plan_pyramid *plan) {
+static void walk_decode(struct ir *k, const struct plan_pyramid *plan, val query, val kv_head) {
   name_arguments(k);
   struct decode d = {.plan = decode_walk(plan), .warps = decode_warps(plan)};
   d.room = decode_room_of(&d.plan);
@@ -211,9 +216,6 @@ static void walk_decode(struct ir *k, const struct plan_pyramid *plan) {
   d.w.tiles = d.room.first_tiles;
   d.one = is_eq(k, d.w.lanes.warp, i32(k, 0));
   share_memory(k, &d);
-  val number = cta_index(k), kv_heads = SEQUENCE_ARG(kv_heads), query = udiv(k, number, kv_heads);
-  val kv_head = sub(k, number, mul(k, query, kv_heads));
-  launch_handover(k);
   take_query(k, &d.w, query, kv_head);
   IF (k, is_lt(k, d.w.last, i32(k, plan->keep))) {
     IF (k, d.one) {
@@ -225,16 +227,52 @@ static void walk_decode(struct ir *k, const struct plan_pyramid *plan) {
   }
 }
 
+/* The words of attention name the arguments of decode_attend: those of decode take their places. */
+static void name_attend_arguments(struct ir *k, const val *args, int keep) {
+#define MOVE(kind, name, meaning) k->arg[PISA_DECODE_ATTEND_##name] = args[PISA_DECODE_##name];
+  PISA_SEQUENCE_ARGS(MOVE)
+  PISA_STRIDES(MOVE, q)
+  PISA_STRIDES(MOVE, k)
+  PISA_STRIDES(MOVE, v)
+  PISA_STRIDES(MOVE, o)
+  MOVE(PTR, lse, )
+  MOVE(I32, splits, )
+  MOVE(F32, scale, )
+#undef MOVE
+  k->arg[PISA_DECODE_ATTEND_lists] = args[PISA_DECODE_ids];
+  k->arg[PISA_DECODE_ATTEND_width] = i32(k, keep);
+}
+
+/* The cluster's barrier is that of the CTA too: the list is there, and shared memory is free. */
+static void attend(struct ir *k, const struct plan_pyramid *plan, const val *args, val query,
+                   val kv_head, val split) {
+  name_attend_arguments(k, args, plan->keep);
+  IF (k, bit_not(k, is_null_pointer(k, args[PISA_DECODE_o]))) {
+    peers_arrive(k);
+    peers_wait(k);
+    decode_attend_list(k, plan, plan->decode_select.threads, query, kv_head, split);
+  }
+}
+
 void kernel_decode(struct ir *k, const struct plan_pyramid *plan) {
-  assert(plan->decode_select.threads == WARP * decode_warps(plan));
-  assert(plan->decode_select.smem_bytes >= decode_bytes(plan));
+  const struct plan_kernel *launch = &plan->decode_select;
+  assert(launch->threads == WARP * decode_warps(plan));
+  assert(launch->smem_bytes >= decode_bytes(plan));
   ir_set_half(k, plan->type == TYPE_FP16);
   kernel_begin(k, PISA_DECODE_N_ARGS, decode_args);
-  if (plan->flat) {
-    launch_handover(k);
-    flat_decode(k, plan);
-  } else {
-    walk_decode(k, plan);
+  val args[PISA_DECODE_N_ARGS];
+  memcpy(args, k->arg, sizeof args);
+  val number = udiv(k, cta_index(k), ARG(splits)), query = udiv(k, number, SEQUENCE_ARG(kv_heads));
+  val kv_head = sub(k, number, mul(k, query, SEQUENCE_ARG(kv_heads)));
+  val split = sub(k, cta_index(k), mul(k, number, ARG(splits)));
+  launch_handover(k);
+  IF (k, is_eq(k, split, i32(k, 0))) {
+    if (plan->flat)
+      flat_decode(k, plan, query, kv_head);
+    else
+      walk_decode(k, plan, query, kv_head);
   }
-  kernel_end(k, plan->decode_select.entry, plan->decode_select.threads, 1);
+  if (plan->attends)
+    attend(k, plan, args, query, kv_head, split);
+  kernel_end(k, launch->entry, launch->threads, 1);
 }

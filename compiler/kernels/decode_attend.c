@@ -24,6 +24,7 @@ static const struct ir_arg decode_attend_args[] = {
     PISA_DECODE_ATTEND_ARGS(X)
 #undef X
 };
+/* Of the kernel decode_attend; decode puts its own there. */
 #define ARG(name) (k->arg[PISA_DECODE_ATTEND_##name])
 
 enum { WORD = 4, WARP = 32, PIECE = DECODE_ATTEND_PIECE, FEW_PLACES = 4 };
@@ -204,11 +205,14 @@ static void merge_listed(struct ir *k, const struct decode_attend *a, const stru
     }
   }
   ELSE (k) {
-    const int few = a->places < FEW_PLACES ? a->places : FEW_PLACES;
-    IF (k, is_le(k, listed_units(k, a), mul_const(k, a->splits, few))) {
-      send_pieces(k, a, few);
-    }
-    ELSE (k) {
+    if (2 * FEW_PLACES <= a->places) {
+      IF (k, is_le(k, listed_units(k, a), mul_const(k, a->splits, FEW_PLACES))) {
+        send_pieces(k, a, FEW_PLACES);
+      }
+      ELSE (k) {
+        send_pieces(k, a, a->places);
+      }
+    } else {
       send_pieces(k, a, a->places);
     }
     peers_arrive(k);
@@ -226,16 +230,6 @@ static void merge(struct ir *k, const struct decode_attend *a) {
     merge_listed(k, a, &out);
 }
 
-/* This CTA's query, key head and split. */
-static void take_place(struct ir *k, struct decode_attend *a, val *query, val *kv_head) {
-  a->lanes = lanes_new(k);
-  a->splits = ARG(splits);
-  val row = udiv(k, cta_index(k), a->splits);
-  *query = udiv(k, row, SEQUENCE_ARG(kv_heads));
-  *kv_head = sub(k, row, mul(k, *query, SEQUENCE_ARG(kv_heads)));
-  a->split = sub(k, cta_index(k), mul(k, row, a->splits));
-}
-
 static void read_parts(struct ir *k, const struct decode_attend *a) {
   val place = udiv(k, a->lanes.warp, i32(k, a->shares));
   val share = sub(k, a->lanes.warp, mul_const(k, place, a->shares));
@@ -249,26 +243,43 @@ static void read_parts(struct ir *k, const struct decode_attend *a) {
   }
 }
 
-void kernel_decode_attend(struct ir *k, const struct plan_pyramid *plan) {
+static struct decode_attend attend_of(const struct plan_pyramid *plan, int threads) {
   struct decode_attend a = {.plan = plan, .shares = blocks_warps_of_query(plan)};
-  a.warps = plan->decode_attend.threads / WARP;
+  a.warps = threads / WARP;
   a.places = a.warps / a.shares;
   assert(a.places >= 1 && a.places <= DECODE_ATTEND_MAX_WARPS);
   assert(plan->leaf % BLOCKS_UNIT == 0 && plan->page % BLOCKS_UNIT == 0);
+  return a;
+}
+
+static void attend(struct ir *k, struct decode_attend *a, val query, val kv_head) {
+  a->query = blocks_query(k, a->plan, query, kv_head);
+  read_parts(k, a);
+  cta_sync(k);
+  merge(k, a);
+}
+
+void decode_attend_list(struct ir *k, const struct plan_pyramid *plan, int threads, val query,
+                        val kv_head, val split) {
+  struct decode_attend a = attend_of(plan, threads);
+  a.lanes = lanes_new(k);
+  a.splits = ARG(splits);
+  a.split = split;
+  attend(k, &a, query, kv_head);
+}
+
+void kernel_decode_attend(struct ir *k, const struct plan_pyramid *plan) {
+  const int threads = plan->decode_attend.threads;
+  struct decode_attend a = attend_of(plan, threads);
   assert(decode_attend_bytes(plan, a.warps) == plan->decode_attend.smem_bytes);
   ir_set_half(k, plan->type == TYPE_FP16);
   kernel_begin(k, PISA_DECODE_ATTEND_N_ARGS, decode_attend_args);
-  val query, kv_head;
-  take_place(k, &a, &query, &kv_head);
-  if (!plan->dense)
-    peers_arrive_relaxed(k); /* all have begun: they may be written to */
+  a.lanes = lanes_new(k);
+  a.splits = ARG(splits);
+  val row = udiv(k, cta_index(k), a.splits), query = udiv(k, row, SEQUENCE_ARG(kv_heads));
+  val kv_head = sub(k, row, mul(k, query, SEQUENCE_ARG(kv_heads)));
+  a.split = sub(k, cta_index(k), mul(k, row, a.splits));
   launch_handover(k);
-  a.query = blocks_query(k, plan, query, kv_head);
-  read_parts(k, &a);
-  if (!plan->dense)
-    peers_wait(k);
-  cta_sync(k);
-  merge(k, &a);
-  kernel_end(k, plan->decode_attend.entry, plan->decode_attend.threads,
-             blocks_ctas_per_sm(plan, plan->decode_attend.threads));
+  attend(k, &a, query, kv_head);
+  kernel_end(k, plan->decode_attend.entry, threads, blocks_ctas_per_sm(plan, threads));
 }

@@ -31,6 +31,11 @@ struct piece_sums {
 /* The piece of this lane that the |index|-th of all shares is. */
 struct piece piece_of(struct ir *k, const struct decode_attend *a, val index);
 
+/* Attention to the list of a query, by all |threads| of each of the splits, a cluster whose peers
+   have all begun. Arguments lie where those of the kernel decode_attend do. */
+void decode_attend_list(struct ir *k, const struct plan_pyramid *plan, int threads, val query,
+                        val kv_head, val split);
+
 /* ---- decode_attend_join.c ---- */
 
 /* This CTA's sums of the |index|-th pieces, into the shared memory of the peer that joins them. */

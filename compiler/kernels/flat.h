@@ -101,7 +101,7 @@ enum { FLAT_TOTAL_ROWS = 32 }; /* tile, r, t / 4 */
 /* |max|, |sum|, of one row and alike in the quad: those of all warps of the CTA. */
 void flat_join_totals(struct ir *k, const struct flat *a, int tile, int r, val *max, val *sum);
 /* Decode where all leaves are candidates: warps share a query's leaves. */
-void flat_decode(struct ir *k, const struct plan_pyramid *plan);
+void flat_decode(struct ir *k, const struct plan_pyramid *plan, val query, val kv_head);
 
 /* ---- flat_query.c: who a unit's rows are ---- */
 

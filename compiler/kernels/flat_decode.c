@@ -10,8 +10,7 @@
 
 enum { F32 = 4, TOTAL_BYTES = 2 * F32 };
 
-static_assert((int)PISA_FLAT_N_ARGS == (int)PISA_DECODE_N_ARGS &&
-                  (int)PISA_FLAT_means == (int)PISA_DECODE_means &&
+static_assert((int)PISA_FLAT_means == (int)PISA_DECODE_means &&
                   (int)PISA_FLAT_scale == (int)PISA_DECODE_scale,
               "the words of flat read the arguments of decode");
 
@@ -55,7 +54,7 @@ static void score_and_join(struct ir *k, struct flat *a, int warps, int bytes) {
   }
 }
 
-void flat_decode(struct ir *k, const struct plan_pyramid *plan) {
+void flat_decode(struct ir *k, const struct plan_pyramid *plan, val query, val kv_head) {
   const int warps = plan->decode_select.threads / 32;
   struct flat a = flat_new(k, plan);
   const int bytes = pisa_flat_unit_bytes(a.queries, plan->keep);
@@ -63,8 +62,7 @@ void flat_decode(struct ir *k, const struct plan_pyramid *plan) {
   a.stride = FLAT_STEP * warps;
   a.start = mul_const(k, a.lanes.warp, FLAT_STEP);
   a.totals = at_const(k, k->smem, (int64_t)warps * bytes);
-  val number = cta_index(k), query = udiv(k, number, SEQUENCE_ARG(kv_heads));
-  a.kv_head = sub(k, number, mul(k, query, SEQUENCE_ARG(kv_heads)));
+  a.kv_head = kv_head;
   flat_unit(k, &a, query, add_const(k, query, 1));
   flat_best_clear(k, &a);
   IF (k, is_lt(k, i32(k, plan->keep), a.visible)) {

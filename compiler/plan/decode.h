@@ -102,7 +102,7 @@ static inline struct decode_room decode_room_of(const struct plan_pyramid *walk)
   return r;
 }
 
-static inline int decode_bytes(const struct plan_pyramid *p) {
+static inline int decode_select_bytes(const struct plan_pyramid *p) {
   const struct plan_pyramid walk = decode_walk(p);
   const int folded = p->score == SCORE_MEAN && p->reduce == REDUCE_SUM;
   const int queries = pisa_flat_queries(p->group, folded) / PISA_FLAT_WARPS;
@@ -134,6 +134,13 @@ static inline int decode_attend_part_bytes(const struct plan_pyramid *p) {
 static inline int decode_attend_bytes(const struct plan_pyramid *p, int warps) {
   const int slots = p->dense ? 0 : decode_attend_numbers(p) + DECODE_ATTEND_MAX_SPLITS - 1;
   return warps * decode_attend_part_bytes(p) + slots * DECODE_ATTEND_SLOT_BYTES;
+}
+
+/* Of the kernel decode, whose selection and attention take turns. */
+static inline int decode_bytes(const struct plan_pyramid *p) {
+  const int select = decode_select_bytes(p);
+  const int attend = p->attends ? decode_attend_bytes(p, decode_warps(p)) : 0;
+  return select > attend ? select : attend;
 }
 
 #endif

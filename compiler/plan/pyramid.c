@@ -221,13 +221,13 @@ static struct plan_kernel plan_csr_fill(const struct plan_pyramid *p) {
                               .smem_bytes = 4 * CSR_LEAVES * CSR_FILL_WORDS};
 }
 
-/* A query a CTA: its walk, shared by the warps. */
+/* A query a CTA: its walk, shared by the warps; then attention, by a cluster. */
 static struct plan_kernel plan_decode(const struct plan_pyramid *p) {
   return (struct plan_kernel){
       .entry = "pisa_decode",
       .threads = 32 * decode_warps(p),
       .smem_bytes = decode_bytes(p),
-      .spill_budget = p->group > 16 ? DECODE_SPILLS : 0,
+      .spill_budget = p->group > 16 ? DECODE_SPILLS : ATTEND_SPILLS,
   };
 }
 
@@ -280,7 +280,6 @@ struct plan_pyramid plan_pyramid_choose(const struct spec *spec, const struct ta
   p.attend_blocks = plan_attend_blocks(&p);
   p.append = plan_append(&p);
   p.decode_select = plan_decode(&p);
-  p.decode_attend = plan_decode_attend(&p);
   allow_spills(&p);
   return p;
 }
@@ -323,7 +322,7 @@ int plan_pyramid_kernels(const struct plan_pyramid *p,
       {p->prefill && p->attends, &p->attend_blocks},
       {p->decode && !p->dense, &p->append},
       {p->decode && !p->dense, &p->decode_select},
-      {p->decode && p->attends, &p->decode_attend},
+      {p->decode && p->dense, &p->decode_attend},
       {p->decode && p->dense, &p->decode_merge},
   };
   int n = 0;

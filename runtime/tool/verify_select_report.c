@@ -48,8 +48,7 @@ static unsigned reached(const struct select_call *call) {
     kernels |= 1U << PISA_KERNEL_CLUSTER | 1U << PISA_KERNEL_SCATTER |
                1U << PISA_KERNEL_LEAF_SCORE | 1U << PISA_KERNEL_PICK;
   if (call->test->steps)
-    kernels |=
-        1U << PISA_KERNEL_APPEND | 1U << PISA_KERNEL_DECODE | 1U << PISA_KERNEL_DECODE_ATTEND;
+    kernels |= 1U << PISA_KERNEL_APPEND | 1U << PISA_KERNEL_DECODE;
   return kernels;
 }
 

@@ -161,7 +161,7 @@ static void selections(struct context *context, struct text *method) {
   runs(context, &spec,
        "pisa_pyramid pisa_pyramid_top pisa_walk pisa_cluster pisa_scatter pisa_leaf_score "
        "pisa_pick pisa_csr_count pisa_csr_scan pisa_csr_fill pisa_attend_blocks pisa_append "
-       "pisa_decode pisa_decode_attend ",
+       "pisa_decode ",
        method);
   CHECK(strstr(method->data, "[\"tokens first 1\", \"previous\", \"current\"]"));
   CHECK(strstr(method->data, "start = \"root\"") && strstr(method->data, "at most 128 nodes"));

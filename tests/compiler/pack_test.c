@@ -169,9 +169,9 @@ static void selections(struct arena *arena) {
                          "route pyramid score=half_variance reduce=sum keep=8 start=0 "
                          "leaf_stage=fused query_tile=4 decode_start=128\npart ptx"));
   CHECK(strstr(out.data, "variant 2 three\nalways current\npart ptx"));
-  static const char *const kernels[] = {"pyramid",       "pyramid_top", "walk",   "cluster",
-                                        "scatter",       "leaf_score",  "pick",   "flat",
-                                        "attend_blocks", "append",      "decode", "decode_attend"};
+  static const char *const kernels[] = {"pyramid",       "pyramid_top", "walk",  "cluster",
+                                        "scatter",       "leaf_score",  "pick",  "flat",
+                                        "attend_blocks", "append",      "decode"};
   const char *at = out.data;
   for (unsigned i = 0; at && i < sizeof kernels / sizeof *kernels; i++)
     at = strstr(at,

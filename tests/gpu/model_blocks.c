@@ -1,11 +1,12 @@
-/* model_blocks.c: attention over lists of leaves on the host, in float: attend_blocks,
-   decode_attend and decode_merge, which finds in |partial| what decode_attend would have written
-   with one part. */
+/* model_blocks.c: attention over lists of leaves on the host, in float: attend_blocks, what decode
+   attends to, decode_attend and decode_merge, which finds in |partial| what decode_attend would
+   have written with one part. */
 #include "tests/gpu/model_select.h"
 
 struct attention { /* all queries */
   const union model_value *args;
-  int q, k, v, o, lists, width, lse, scale;
+  int q, k, v, o, lists, lse, scale;
+  int64_t width;  /* of a list */
   bool split;     /* o goes to |partial| */
   float *partial; /* [R, splits, G, D + 2], the first part alone: o, then lse */
   int64_t splits;
@@ -15,7 +16,7 @@ static void attend_head(const struct attention *a, const struct model_sequence *
                         int h, int64_t n, const int32_t *list, float *o, float *lse) {
   float q[MAX_D], k[MAX_D], v[MAX_D], largest = -INFINITY, sum = 0;
   const int64_t leaf = list ? model_now.leaf : 64, t = s->keys - s->queries + n;
-  const int64_t width = list ? integer(a->args, a->width) : (s->keys + leaf - 1) / leaf;
+  const int64_t width = list ? a->width : (s->keys + leaf - 1) / leaf;
   memset(o, 0, (size_t)D * sizeof *o);
   model_widen_row(model_row(s, a->q, false, hk * GROUP + h, n), q);
   for (int64_t e = 0; e < width; e++) {
@@ -64,7 +65,7 @@ static void attend(void *context, int thread, int64_t task) {
   for (int64_t n = 0; n < s.queries; n++) {
     const int32_t *list = pointer(a->args, a->lists);
     if (list)
-      list += model_out_row(&s, kv_heads, hk, n) * integer(a->args, a->width);
+      list += model_out_row(&s, kv_heads, hk, n) * a->width;
     for (int h = 0; h < GROUP; h++) {
       int64_t row = (hk * queries + s.first + n) * a->splits;
       float *o = a->split ? a->partial + (row * GROUP + h) * (D + 2) : local;
@@ -102,7 +103,7 @@ void model_attend_blocks(const union model_value *args) {
                         .v = PISA_ATTEND_BLOCKS_v,
                         .o = PISA_ATTEND_BLOCKS_o,
                         .lists = PISA_ATTEND_BLOCKS_lists,
-                        .width = PISA_ATTEND_BLOCKS_width,
+                        .width = integer(args, PISA_ATTEND_BLOCKS_width),
                         .lse = PISA_ATTEND_BLOCKS_lse,
                         .scale = PISA_ATTEND_BLOCKS_scale};
   for_all(&a, attend);
@@ -115,13 +116,26 @@ void model_decode_attend(const union model_value *args) {
                         .v = PISA_DECODE_ATTEND_v,
                         .o = PISA_DECODE_ATTEND_o,
                         .lists = PISA_DECODE_ATTEND_lists,
-                        .width = PISA_DECODE_ATTEND_width,
                         .lse = PISA_DECODE_ATTEND_lse,
                         .scale = PISA_DECODE_ATTEND_scale,
                         .split = pointer(args, PISA_DECODE_ATTEND_partial) != NULL,
                         .partial = pointer(args, PISA_DECODE_ATTEND_partial),
                         .splits = integer(args, PISA_DECODE_ATTEND_splits)};
   for_all(&a, attend);
+}
+
+void model_decode_blocks(const union model_value *args) {
+  struct attention a = {.args = args,
+                        .q = PISA_DECODE_q,
+                        .k = PISA_DECODE_k,
+                        .v = PISA_DECODE_v,
+                        .o = PISA_DECODE_o,
+                        .lists = PISA_DECODE_ids,
+                        .width = model_now.keep,
+                        .lse = PISA_DECODE_lse,
+                        .scale = PISA_DECODE_scale};
+  if (pointer(args, PISA_DECODE_o))
+    for_all(&a, attend);
 }
 
 void model_decode_merge(const union model_value *args) {

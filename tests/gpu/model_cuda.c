@@ -304,6 +304,8 @@ static void run_selection(const struct launch *launch) {
   model_enter(&launch->build);
   if (bodies[launch->kernel])
     bodies[launch->kernel](launch->values);
+  if (launch->kernel == DECODE)
+    model_decode_blocks(launch->values);
   spoil_selection(launch);
 }
 

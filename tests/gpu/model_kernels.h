@@ -72,6 +72,7 @@ void model_csr_fill(const union model_value *args);
 void model_attend_blocks(const union model_value *args);
 void model_append(const union model_value *args);
 void model_decode(const union model_value *args);
+void model_decode_blocks(const union model_value *args); /* behind it, where there is an o */
 void model_decode_attend(const union model_value *args);
 void model_decode_merge(const union model_value *args);
 void model_enter(const struct model_build *build);

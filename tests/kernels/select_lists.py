@@ -28,10 +28,12 @@ class Watched(Selector):
 
 
 class Call:
-    def __init__(self, seed, kv_heads, size=1.0, special=None, ctas=3, worth=True, token_major=False, **shape):
+    """|splits|: CTAs of a cluster, of the kernel decode, which attends to its lists too; 0: it does not."""
+
+    def __init__(self, seed, kv_heads, size=1.0, special=None, ctas=3, worth=True, token_major=False, splits=0, **shape):
         self.s = Sequences(PLAN, kv_heads, **shape)
         self.case = Case(seed, self.s, (size, 1, 1), token_major)
-        self.ctas, self.worth = ctas, worth
+        self.ctas, self.worth, self.splits = ctas, worth, splits
         k, q = self.case.k, self.case.q
         if special == "equal":
             k[...] = k[:, :, :1]
@@ -46,9 +48,44 @@ class Call:
         m = self.memory
         self.ids = m.empty((s.R, PLAN.K), S32)
         self.out = m.empty((s.R, PLAN.K), F32) if self.worth else 0
-        kernel.launch(ctas, kernel.shared, m,
+        clusters = max(self.splits, 1)
+        kernel.launch(ctas * clusters, kernel.shared, m,
                       [*case.sequence_arguments(m), *case.array_arguments(m, case.q), *case.array_arguments(m, case.k),
-                       m.array(stored_means(case.means())), self.ids, self.out, float(SCALE)])
+                       m.array(stored_means(case.means())), self.ids, self.out, float(SCALE),
+                       *(self.attend_arguments() if kernel.entry == "pisa_decode" else ())], cluster=clusters)
+
+    def attend_arguments(self):
+        """v, o, lse and splits."""
+        m, case = self.memory, self.case
+        if not self.splits:
+            return [0] * 9 + [1]
+        self.o = case.array_arguments(m, np.full(case.q.shape, 0xFFFF, np.uint16))
+        self.lse = m.empty(self.s.T * self.s.kv_heads * PLAN.G, F32)
+        return [*case.array_arguments(m, case.v), *self.o, self.lse, self.splits]
+
+    def check_attention(self):
+        """o and lse, of the lists as they are. p is rounded once, o once."""
+        s, case = self.s, self.case
+        ids = self.memory.read(self.ids, (s.R, PLAN.K), S32)
+        o = PLAN.from_bits(case.read_array(self.memory, self.o[0], case.q.shape))
+        lse = self.memory.read(self.lse, s.T * s.kv_heads * PLAN.G, F32).astype(float)
+        for query in range(s.T):
+            x = s.of_query(query)
+            b, i = (0, query) if s.packed else (x.index, query - x.q_begin)
+            end = x.token(query) + 1 if PLAN.causal else x.keys
+            for kv_head in range(s.kv_heads):
+                keys, values = case.keys(x, kv_head), case.values(x, kv_head)
+                tokens = [t for leaf in ids[s.list_row(query, kv_head)] if leaf >= 0
+                          for t in range(leaf * PLAN.C, min((leaf + 1) * PLAN.C, end))]
+                heads = range(kv_head * PLAN.G, (kv_head + 1) * PLAN.G)
+                got = np.array([o[b, head, i] for head in heads])
+                logs = np.array([lse[s.head_row(query, head)] for head in heads])
+                want, log, bound = attention(case.query(query, kv_head), keys[tokens], values[tokens])
+                where = f"query {query} head {kv_head} t {x.token(query)}"
+                for name, a, e, near in (("o", got, want, PLAN.ulp / 2 * (bound + np.abs(want)) * 1.05 + 2e-4),
+                                         ("lse", logs, log, 1e-4 + 1e-6 * np.abs(log))):
+                    same = (a == e) | (np.isnan(a) & np.isnan(e)) | (np.abs(a - e) <= near)
+                    assert same.all(), f"{where}: {name} {a[~same][:4]} instead of {e[~same][:4]}"
 
     def selectors(self, start):
         """query, key head, Watched"""
@@ -88,6 +125,17 @@ class Call:
         assert same.all(), f"{where}: worth {got} instead of {want}"
 
 
+def attention(q, keys, values):
+    """o [G, D], lse [G] and the sum of p |v|, of no keys 0 and -inf."""
+    if not len(keys):
+        return np.zeros(q.shape), np.full(len(q), -np.inf), np.zeros(q.shape)
+    x = q @ keys.T * float(SCALE)
+    most = x.max(1, keepdims=True)
+    p = np.exp(x - most)
+    total = p.sum(1, keepdims=True)
+    return p @ values / total, (most + np.log(total))[:, 0], p @ np.abs(values) / total
+
+
 def run(kernel, calls, ctas_of, start=None):
     """ctas_of(call): CTAs to launch."""
     kernel = PLAN.kernel(kernel)
@@ -96,5 +144,7 @@ def run(kernel, calls, ctas_of, start=None):
         call.launch(kernel, ctas_of(call))
         try:
             print(f"call {i} {options}: right, {call.check(start)} swaps", flush=True)
+            if call.splits:
+                call.check_attention()
         except AssertionError as wrong:
             sys.exit(f"call {i} {options}: {wrong}")

@@ -74,7 +74,6 @@ static void append_select_kernels(struct buffer *b, const struct sample_spec *sp
       {"attend_blocks", prefill, 256, 0},
       {"append", decode, 128, 0},
       {"decode", decode, 512, 30000},
-      {"decode_attend", decode, 256, 1024},
   };
   for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
     if (kernels[i].present)

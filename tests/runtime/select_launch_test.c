@@ -311,23 +311,6 @@ static void check_pages(void) {
 
 /* ---- decode ---- */
 
-static void check_decode_attend(int *i, const pisa_attention *call, const struct layout *w,
-                                int64_t ids, int64_t splits) {
-  const int64_t batch = call->batch;
-  const struct fake_launch *l = next(i, "pisa_decode_attend", w->rows * splits, call, w);
-  ARRAY(DECODE_ATTEND, q, batch, HEADS, call->n_q);
-  ARRAY(DECODE_ATTEND, k, batch, KV_HEADS, call->n_k);
-  ARRAY(DECODE_ATTEND, v, batch, KV_HEADS, call->n_k);
-  ARRAY(DECODE_ATTEND, o, batch, HEADS, call->n_q);
-  IS(DECODE_ATTEND, lists, ids);
-  IS(DECODE_ATTEND, width, K);
-  IS(DECODE_ATTEND, splits, splits);
-  IS(DECODE_ATTEND, partial, 0);
-  IS(DECODE_ATTEND, lse, pointer(call->lse));
-  check_scale(l, PISA_DECODE_ATTEND_scale);
-  CHECK_INT(l->cluster, splits);
-}
-
 static void check_decode(const pisa_module *module, const pisa_attention *call, int64_t splits) {
   const struct layout w = lay_out(call, false, false);
   const int64_t ids = call->blocks ? pointer(call->blocks) : w.ids;
@@ -343,23 +326,30 @@ static void check_decode(const pisa_module *module, const pisa_attention *call, 
     IS(APPEND, n_new, call->n_new);
     IS(APPEND, completed, call->append_completed);
   }
-  l = next(&i, "pisa_decode", w.rows, call, &w);
+  const bool attends = call->o.data != NULL;
+  const int64_t clusters = attends ? splits : 1;
+  l = next(&i, "pisa_decode", w.rows * clusters, call, &w);
+  CHECK_INT(l->cluster, clusters);
+  IS(DECODE, splits, clusters);
   ARRAY(DECODE, q, call->batch, HEADS, call->n_q);
   ARRAY(DECODE, k, call->batch, KV_HEADS, call->n_k);
   IS(DECODE, means, pointer(call->pyramid));
   IS(DECODE, ids, ids);
   IS(DECODE, worth, pointer(call->worth));
   check_scale(l, PISA_DECODE_scale);
-  if (call->o.data)
-    check_decode_attend(&i, call, &w, ids, splits);
+  IS(DECODE, o, pointer(call->o.data));
+  if (attends) {
+    ARRAY(DECODE, v, call->batch, KV_HEADS, call->n_k);
+    ARRAY(DECODE, o, call->batch, HEADS, call->n_q);
+    IS(DECODE, lse, pointer(call->lse));
+  }
   CHECK_INT(fake->n_launches(), i);
 }
 
 static void check_decodes(void) {
   static const struct {
     int64_t batch, n_q, n_new, splits;
-  } cases[] = {{1, 1, 1, 8},   {1, 3, 0, 8},  {9, 1, 1, 4},
-               {33, 1, 64, 4}, {64, 1, 1, 2}, {64, 2, 1, 1}};
+  } cases[] = {{1, 1, 1, 8}, {2, 3, 0, 8}, {9, 1, 1, 4}, {33, 1, 64, 2}, {64, 2, 1, 1}};
   pisa_module *module = load_module(&(struct sample_spec){.pyramid = SIZES});
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     pisa_attention call = call_of(cases[i].batch, cases[i].n_q, 1 << 17);
