@@ -1,9 +1,10 @@
 #!/bin/sh
-# dry_run.sh SOURCE MAKE_PACK MODEL_LIBRARY PYTHON JOB: a job of on_device.sh from building to records, without a GPU: on
-# the model driver, with small packs under the names that it looks for, and stand-ins for what only a GPU box has. So no
-# time of a device is lost to a slip.
+# dry_run.sh SOURCE PROGRAMS LIBRARIES PYTHON JOB: a job of on_device.sh from building to records, without a GPU: on the
+# model driver, with small packs under the names that it looks for, and stand-ins for what only a GPU box has. So no time
+# of a device is lost to a slip. Host times are taken on the fake driver, whose kernels do nothing.
 set -u
-source=$1 make_pack=$2 model=$3 python=$4 job=$5
+source=$1 programs=$2 libraries=$3 python=$4 job=$5
+driver=$libraries/libmodel_cuda.so
 work=$(mktemp -d) || exit 2
 trap 'rm -rf "$work"' EXIT
 
@@ -30,14 +31,14 @@ status=$?
 echo "========= ERROR SUMMARY: 0 errors"
 exit $status
 PROGRAM
-for pair in hybrid:hybrid tuned:flux1_dev walk:pyramid_lm; do
-  "$make_pack" "${pair%:*}" "$work/packs/${pair#*:}.pack" || exit 2
+for pair in hybrid:hybrid tuned:hybrid64 walk:pyramid_lm; do
+  "$programs/gpu_make_pack" "${pair%:*}" "$work/packs/${pair#*:}.pack" || exit 2
 done
 
 # run WORDS: the job with WORDS behind it
 run() {
-  PATH=$work/bin:$PATH OUT=$work/out TREE=$work/tree PACKS=$work/packs PYTHON=$python PISA_LIBCUDA=$model \
-    PISA_COMMIT=dry WHEELS=$work/none sh "$source/tests/gpu/on_device.sh" "$@" >"$work/said" 2>&1
+  PATH=$work/bin:$PATH OUT=$work/out TREE=$work/tree PACKS=$work/packs PYTHON=$python PISA_LIBCUDA=$driver \
+    DRY=1 PISA_COMMIT=dry WHEELS=$work/none sh "$source/tests/gpu/on_device.sh" "$@" >"$work/said" 2>&1
   code=$?
   [ $code = 0 ] || fail "exit $code: on_device.sh $*"
 }
@@ -58,15 +59,17 @@ sanitize)
   grep -q "racecheck *hybrid .*SUMMARY" "$work/said" || fail "no summary"
   ;;
 host)
-  export HOST=--no-device
+  driver=$libraries/fake_cuda.so
+  for pair in hybrid:hybrid select:pyramid_lm; do "$programs/make_pack" "${pair%:*}" "$work/packs/${pair#*:}.pack"; done
+  export HOST="--no-device --limit 1000"
   run host hybrid pyramid_lm
   grep -q '"side": "c", "call": "decode"' "$work/out/host.jsonl" || fail "no decode step"
   merged --host "$work/out/host.jsonl"
   ;;
 tune)
   export TUNE_TOKENS=65 TUNE="--heads 1 --rounds 5" CHECKS=2
-  run tune flux1_dev
-  [ -s "$work/out/flux1_dev.pack.tune" ] || fail "no table"
+  run tune hybrid64
+  [ -s "$work/out/hybrid64.pack.tune" ] || fail "no table"
   merged --tune "$work/out/tune.jsonl"
   ;;
 app)
