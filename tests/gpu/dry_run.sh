@@ -52,7 +52,7 @@ case $job in
 verify)
   export VERIFY="--quick --seed 1 --heads 2"
   run verify hybrid
-  merged --validation "$work/out/validation.json"
+  grep -q '"passed"' "$work/out/validation.json" || fail "no fragment" # small cases earn no mark to merge
   ;;
 sanitize)
   run sanitize hybrid
