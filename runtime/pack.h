@@ -9,7 +9,7 @@
 #include "runtime/manifest.h"
 #include "runtime/tune.h"
 
-enum { PISA_ABI = 2 }; /* of the packs that this library reads */
+enum { PISA_ABI = 3 }; /* of the packs that this library reads */
 
 struct pisa_pack {
   struct pisa_manifest manifest;

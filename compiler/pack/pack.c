@@ -10,7 +10,7 @@
 #include "compiler/pack/validation.h"
 #include "runtime/sha256.h"
 
-enum { PACK_ABI = 2 };
+enum { PACK_ABI = 3 };
 
 /* ---- parts ---- */
 

@@ -69,7 +69,7 @@ static void writes(struct arena *arena) {
 
   size_t manifest_size = 0, size;
   char digest[PISA_SHA256_HEX + 1], expected[PISA_SHA256_HEX + 1];
-  CHECK(sscanf(out.data, "PISA-PACK 2 %zu %64s", &manifest_size, digest) == 2);
+  CHECK(sscanf(out.data, "PISA-PACK 3 %zu %64s", &manifest_size, digest) == 2);
   const char *manifest = strchr(out.data, '\n') + 1;
   pisa_sha256_hex(manifest, manifest_size, expected);
   CHECK(strcmp(digest, expected) == 0);

@@ -61,7 +61,7 @@ class Loading(unittest.TestCase):
     def test_damaged(self):
         path = os.path.join(folder(), "damaged.pack")
         with open(path, "wb") as file:
-            file.write(b"PISA-PACK 2 10")
+            file.write(b"PISA-PACK 3 10")
         with self.assertRaises(pisa.Error) as caught:
             pisa.load(path)
         self.assertEqual(caught.exception.status, "corrupt pack")

@@ -188,7 +188,7 @@ void sample_sign(const char *manifest, size_t manifest_size, const char *parts, 
                  struct sample *out) {
   char header[128], hex[PISA_SHA256_HEX + 1];
   pisa_sha256_hex(manifest, manifest_size, hex);
-  int n = snprintf(header, sizeof header, "PISA-PACK 2 %zu %s\n", manifest_size, hex);
+  int n = snprintf(header, sizeof header, "PISA-PACK 3 %zu %s\n", manifest_size, hex);
   out->manifest_at = (size_t)n;
   out->manifest_size = manifest_size;
   out->size = out->manifest_at + manifest_size + parts_size;
