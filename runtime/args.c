@@ -133,8 +133,7 @@ static void fill_budget(const struct pisa_job *job, struct pisa_route_args *args
         (float)((double)job->method->threshold_num / (double)job->method->threshold_den);
 }
 
-void pisa_fill_route(const struct pisa_job *job, const struct pisa_route_grid *grid,
-                     struct pisa_route_args *args) {
+void pisa_fill_route(const struct pisa_job *job, struct pisa_route_args *args) {
   const struct pisa_shape *s = &job->shape;
   const bool reduces_h = pisa_wants_h_sum(job->method);
   *args = (struct pisa_route_args){
@@ -165,9 +164,6 @@ void pisa_fill_route(const struct pisa_job *job, const struct pisa_route_grid *g
       .n_given = (int32_t)job->call.n_listed,
       .heads = (int32_t)s->heads,
       .density_den = 1,
-      .tiles = grid->tiles,
-      .tile_warps = grid->tile_warps,
-      .first_reducer = (int32_t)grid->first_reducer,
   };
   if (job->call.lists) /* neither forced blocks nor a budget apply */
     return;

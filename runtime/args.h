@@ -17,12 +17,6 @@ struct pisa_statistics_args {
 struct pisa_residual_args {
   PISA_RESIDUAL_ARGS(PISA_FIELD)
 };
-/* How route is launched: sizes and the device decide (ABI.md section 3). */
-struct pisa_route_grid {
-  int tiles, tile_warps;       /* of a CTA; warps of a tile */
-  int64_t ctas, first_reducer; /* all; from which one on they add up Hsum */
-  int smem_bytes;
-};
 struct pisa_route_args {
   PISA_ROUTE_ARGS(PISA_FIELD)
 };
@@ -45,11 +39,9 @@ struct pisa_job {
 /* Fills q, k, v, o. */
 pisa_status pisa_job_encode(struct pisa_job *job, pisa_error *error);
 
-struct pisa_route_grid pisa_route_grid(const struct pisa_job *job); /* route_grid.c */
 void pisa_fill_statistics(const struct pisa_job *job, struct pisa_statistics_args *args);
 void pisa_fill_residual(const struct pisa_job *job, struct pisa_residual_args *args);
-void pisa_fill_route(const struct pisa_job *job, const struct pisa_route_grid *grid,
-                     struct pisa_route_args *args);
+void pisa_fill_route(const struct pisa_job *job, struct pisa_route_args *args);
 /* For |kernel|: pisa_attend_kernel of the call. */
 pisa_status pisa_fill_attend(const struct pisa_job *job, enum pisa_kernel_id kernel,
                              struct pisa_attend_args *args, pisa_error *error);

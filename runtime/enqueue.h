@@ -13,8 +13,5 @@ pisa_status pisa_enqueue(const struct pisa_job *job, enum pisa_kernel_id id, int
 /* The same in clusters of |cluster| adjacent CTAs, of which |grid| is a multiple; 1: none. */
 pisa_status pisa_enqueue_clusters(const struct pisa_job *job, enum pisa_kernel_id id, int64_t grid,
                                   int64_t cluster, int smem_bytes, void **args, pisa_error *error);
-/* The same in CTAs of |threads|, of a kernel that takes up to so many. */
-pisa_status pisa_enqueue_threads(const struct pisa_job *job, enum pisa_kernel_id id, int64_t grid,
-                                 int64_t threads, int smem_bytes, void **args, pisa_error *error);
 
 #endif

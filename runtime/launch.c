@@ -41,11 +41,15 @@ static pisa_status enqueue_residual(const struct pisa_job *job, pisa_error *erro
 static pisa_status enqueue_route(const struct pisa_job *job, pisa_error *error) {
   struct pisa_route_args args, *a = &args;
   void *list[] = {PISA_ROUTE_ARGS(ADDRESS)};
-  struct pisa_route_grid grid = pisa_route_grid(job);
-  pisa_fill_route(job, &grid, a);
-  int64_t threads = 32 * (int64_t)grid.tiles * grid.tile_warps;
-  return pisa_enqueue_threads(job, PISA_KERNEL_ROUTE, grid.ctas, threads, grid.smem_bytes, list,
-                              error);
+  pisa_fill_route(job, a);
+  int smem_bytes = job->module->kernels[PISA_KERNEL_ROUTE].smem_bytes;
+  if (smem_bytes == PISA_SMEM_DYNAMIC)
+    smem_bytes = (int)pisa_route_smem(job->shape.nt);
+  /* behind the routing CTAs come those that each reduce 32 rows of a key/value head's Hsum */
+  int64_t reducers = pisa_wants_h_sum(job->method) ? job->method->head_dim / 32 : 0;
+  return pisa_enqueue(job, PISA_KERNEL_ROUTE,
+                      job->shape.bh * job->layout.row_tiles + job->shape.bh_k * reducers,
+                      smem_bytes, list, error);
 }
 
 static pisa_status enqueue_attend(const struct pisa_job *job, enum pisa_kernel_id id,

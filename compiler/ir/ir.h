@@ -216,8 +216,6 @@ void kernel_begin(struct ir *k, int n_args, const struct ir_arg *args);
 /* Closes it as |entry|, with |threads| per CTA required. |ctas_per_sm| of them shall fit an SM by
    their registers: what limits the registers of a thread. */
 void kernel_end(struct ir *k, const char *entry, int threads, int ctas_per_sm);
-/* The same with |threads| per CTA at most. */
-void kernel_end_up_to(struct ir *k, const char *entry, int threads, int ctas_per_sm);
 
 val thread_index(struct ir *k);
 val cta_index(struct ir *k);

@@ -75,7 +75,7 @@ void kernel_begin(struct ir *k, int n_args, const struct ir_arg *args) {
   k->smem = OP0(k, "llvm.mlir.addressof", k->shared, "global_name = @" SMEM_SYMBOL);
 }
 
-static void end(struct ir *k, const char *entry, const char *limit, int threads, int ctas_per_sm) {
+void kernel_end(struct ir *k, const char *entry, int threads, int ctas_per_sm) {
   OP0(k, "llvm.return", NO_TYPE, "");
   struct text types, attributes, whole;
   text_init(&types);
@@ -97,22 +97,14 @@ static void end(struct ir *k, const char *entry, const char *limit, int threads,
   text_printf(&whole,
               "sym_name = \"%s\", function_type = !llvm.func<void (%s)>, "
               "linkage = #llvm.linkage<external>, CConv = #llvm.cconv<ccc>, nvvm.kernel, "
-              "nvvm.%s = array<i32: %d, 1, 1>, nvvm.minctasm = %d : i32, arg_attrs = [%s]",
-              entry, types.data, limit, threads, ctas_per_sm, attributes.data);
+              "nvvm.reqntid = array<i32: %d, 1, 1>, nvvm.minctasm = %d : i32, arg_attrs = [%s]",
+              entry, types.data, threads, ctas_per_sm, attributes.data);
   append_to_module(k, "llvm.func", whole.data, k->body);
   text_fini(&types);
   text_fini(&attributes);
   text_fini(&whole);
   k->block = mlirModuleGetBody(k->module);
   k->last_if = (MlirOperation){0};
-}
-
-void kernel_end(struct ir *k, const char *entry, int threads, int ctas_per_sm) {
-  end(k, entry, "reqntid", threads, ctas_per_sm);
-}
-
-void kernel_end_up_to(struct ir *k, const char *entry, int threads, int ctas_per_sm) {
-  end(k, entry, "maxntid", threads, ctas_per_sm);
 }
 
 static val special_register(struct ir *k, const char *name) {

@@ -1,6 +1,5 @@
 /* route.h: what the files of the route kernel share. A row of keys is one query block's scores in
-   shared memory, as unsigned integers that sort like the scores. A tile is 16 query blocks of one
-   head; 8 or 16 warps have one, warp w its rows w, w + 8 (or w). A CTA has some such groups. */
+   shared memory, as unsigned integers that sort like the scores; warp w of a CTA has row w. */
 #ifndef PISA_KERNELS_ROUTE_H
 #define PISA_KERNELS_ROUTE_H
 
@@ -16,9 +15,9 @@
 
 enum { HALF = 2, F32 = 4, WORD = 4, MAX_WORDS = 2 };
 enum {
-  WARPS = 16, /* most of a tile; what it has in plans with a threshold */
-  FEW_WARPS = WARPS / 2,
-  SPAN = 128, /* columns that a row is padded to a multiple of */
+  WARPS = 16,
+  THREADS = 32 * WARPS,
+  SPAN = WARPS * MMA_COLUMNS, /* columns all warps score together: 128 */
   SPAN_WORDS = SPAN / 32,
   ROW_PADDING = 4 /* keys between rows of shared memory, against bank conflicts */
 };
@@ -28,11 +27,8 @@ enum { KEY_ABSENT = 0, KEY_PRESENT = 1, KEY_FORCED = -2 };
 
 struct route {
   const struct plan_route *plan;
-  struct lanes lanes;    /* their warp: index in the tile */
-  val group;             /* of warps in the CTA, which has one tile */
-  val warps;             /* of a tile */
-  val rows;              /* its rows of keys, in shared memory */
-  val head, first;       /* of this tile; its first query block */
+  struct lanes lanes;
+  val head, first;       /* of this CTA; its first query block */
   val kv_head;           /* whose keys this head reads */
   val q_blocks, q_tiles; /* NQS, NTq */
   val k_stride;          /* NT: rows of k_mean from head to head */
@@ -43,14 +39,11 @@ struct route {
 };
 
 val blocks_of(struct ir *k, val n, int rows); /* ceil(n / rows) */
-val row_at(struct ir *k, const struct route *a, val row);
-/* The warps of one tile wait for each other. */
-void tile_sync(struct ir *k, const struct route *a);
 
 /* ---- route_score.c ---- */
 
 /* Writes 16 rows of keys; their columns from NT_b on are not to be read. With a threshold a->limit
-   too. All threads of the tile; tile_sync before the rows are read. */
+   too. All threads; cta_sync before the rows are read. */
 void route_score(struct ir *k, const struct route *a);
 /* Orders like the score, nan as -inf, -0 as +0. */
 val route_key(struct ir *k, val score);
@@ -65,7 +58,7 @@ struct words words_load(struct ir *k, const struct route *a, val row);
 /* ---- route_limit.c: plans with a threshold ---- */
 
 /* scale^2 sum_d q_d^2 var_d, var_d the variance of column d of the block means: of this warp's
-   query. All threads; shared memory is free before, and after a tile_sync. */
+   query. All threads; shared memory is free before, and after a cta_sync. */
 val limit_diagonal(struct ir *k, const struct route *a, const struct words *query);
 /* Rows hold scores without their term, as floats. |variance|: of them, or null: taken from them. */
 val limit_of_row(struct ir *k, const struct route *a, val row, val variance);
@@ -90,7 +83,7 @@ typedef void span_body(struct ir *k, const struct route *a, void *context, val s
                        const val key[SPAN_WORDS]);
 void row_walk(struct ir *k, const struct route *a, const struct row_keys *keys, span_body *body,
               void *context);
-/* For all 16 rows: which blocks are listed, and all outputs. All threads of the tile. */
+/* For all 16 rows: which blocks are listed, and all outputs. All threads. */
 void route_select(struct ir *k, const struct route *a);
 
 /* ---- route_lists.c ---- */
@@ -99,8 +92,7 @@ void route_select(struct ir *k, const struct route *a);
    the words of listed blocks take the place of its keys. */
 void lists_write(struct ir *k, const struct route *a, const struct row_keys *keys,
                  const struct choice *choice, val query);
-/* The list of the query block of |row| and what it shares with its neighbour, whose words are in
-   shared memory. */
-void lists_write_pair(struct ir *k, const struct route *a, val row);
+/* The list of |query| and what it shares with its neighbour, whose words are in shared memory. */
+void lists_write_pair(struct ir *k, const struct route *a, val query);
 
 #endif

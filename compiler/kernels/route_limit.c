@@ -2,6 +2,7 @@
    its scores without their term, sigma^2 their variance (full), or what the variances of the block
    means' columns make of it (diagonal). Every sum has one order. */
 #include "compiler/kernels/route.h"
+#include "compiler/sm90/sync.h"
 
 enum { COLUMNS = 2 * MAX_WORDS };
 
@@ -17,7 +18,7 @@ static int columns_of(const struct route *a) {
 /* Its place in rows of 32 columns lanes. */
 static val partial(struct ir *k, const struct route *a, val warp, int column) {
   val lane = add(k, mul_const(k, warp, 32 * columns_of(a)), a->lanes.lane);
-  return at(k, a->rows, mul_const(k, add_const(k, lane, 32 * column), F32));
+  return at(k, k->smem, mul_const(k, add_const(k, lane, 32 * column), F32));
 }
 
 /* Sum over all warps, in their order. */
@@ -26,7 +27,7 @@ static struct columns add_warps(struct ir *k, const struct route *a, const struc
   for (int c = 0; c < columns_of(a); c++) {
     store(k, mine->x[c], partial(k, a, a->lanes.warp, c), F32);
   }
-  tile_sync(k, a);
+  cta_sync(k);
   for (int c = 0; c < columns_of(a); c++) {
     struct var total = var_init(k, f32(k, 0));
     FOR (k, warp, i32(k, 0), i32(k, WARPS)) {
@@ -34,7 +35,7 @@ static struct columns add_warps(struct ir *k, const struct route *a, const struc
     }
     sum.x[c] = get(k, total);
   }
-  tile_sync(k, a);
+  cta_sync(k);
   return sum;
 }
 

@@ -151,14 +151,14 @@ struct pair_rows {
   val short_block; /* is not shared: the last where the keys end within it, else -1 */
 };
 
-static struct pair_rows pair_rows_of(struct ir *k, const struct route *a, val row) {
-  val neighbour = bit_xor(k, row, i32(k, 1));
+static struct pair_rows pair_rows_of(struct ir *k, const struct route *a) {
+  val neighbour = bit_xor(k, a->lanes.warp, i32(k, 1));
   val exists = is_lt(k, add(k, a->first, neighbour), a->q_tiles);
-  val other = choose(k, exists, neighbour, row);
+  val other = choose(k, exists, neighbour, a->lanes.warp);
   val whole = udiv(k, a->keys, i32(k, a->plan->key));
   return (struct pair_rows){
-      .mine = row_at(k, a, row),
-      .others = row_at(k, a, other),
+      .mine = at(k, k->smem, mul(k, a->lanes.warp, a->row_bytes)),
+      .others = at(k, k->smem, mul(k, other, a->row_bytes)),
       .short_block = choose(k, is_eq(k, whole, a->k_blocks), i32(k, -1), whole),
   };
 }
@@ -206,13 +206,12 @@ static void write_pair_list(struct ir *k, const struct route *a, const struct pa
   }
 }
 
-void lists_write_pair(struct ir *k, const struct route *a, val row) {
-  struct pair_rows rows = pair_rows_of(k, a, row);
-  val query = add(k, a->first, row);
+void lists_write_pair(struct ir *k, const struct route *a, val query) {
+  struct pair_rows rows = pair_rows_of(k, a);
   val words = mul_const(k, a->spans, SPAN_WORDS);
   val shared = count_shared(k, a, &rows, words);
   write_pair_list(k, a, &rows, words, shared, outputs_of(k, a, query).list);
-  IF (k, is_eq(k, bit_and(k, row, i32(k, 1)), i32(k, 0))) {
+  IF (k, is_eq(k, bit_and(k, a->lanes.warp, i32(k, 1)), i32(k, 0))) {
     ONE_THREAD (k) {
       val pairs = blocks_of(k, a->q_tiles, 2);
       val pair = add(k, mul(k, a->head, pairs), udiv(k, query, i32(k, 2)));

@@ -1,12 +1,13 @@
-/* Scores of a tile's query blocks and all key blocks of a head, straight from global memory, into
-   shared memory; see route.c. */
+/* Scores of 16 query blocks and all key blocks of a head, straight from global memory, into shared
+   memory; see route.c. */
 #include "compiler/kernels/route.h"
 
 #include <math.h>
 
 #include "compiler/sm90/frag.h"
+#include "compiler/sm90/sync.h"
 
-enum { NORM_PARTS = 8 };
+enum { NORM_PARTS = 8, BIAS_ROW = WARPS - 1 };
 
 /* ---- query means ---- */
 
@@ -39,20 +40,20 @@ static val rows_of(struct ir *k, const struct route *a, val i) {
   return smin(k, sub(k, ARG(n_q), mul_const(k, i, rows)), i32(k, rows));
 }
 
-/* The mean of a query block, on its way: of its sub-blocks' means, one or two. Rows without a block
-   take the last; a second sub-block without rows is the first again, and each counts half. */
+/* The mean of this warp's query block, on its way: of its sub-blocks' means, one or two. Warps
+   without a block take the last; a second sub-block without rows is the first again, and each
+   counts half. */
 struct query {
-  val row;  /* of the tile */
   val i[2]; /* sub-blocks */
   struct words x[2];
 };
 static int sub_blocks(const struct route *a) {
   return a->plan->query / a->plan->key;
 }
-static struct query query_load(struct ir *k, const struct route *a, val row) {
-  val i = umin(k, add(k, a->first, row), add_const(k, a->q_tiles, -1));
+static struct query query_load(struct ir *k, const struct route *a) {
+  val i = umin(k, add(k, a->first, a->lanes.warp), add_const(k, a->q_tiles, -1));
   val first = mul_const(k, i, sub_blocks(a)), last = add_const(k, a->q_blocks, -1);
-  struct query q = {.row = row, .i = {first, umin(k, add_const(k, first, 1), last)}};
+  struct query q = {.i = {first, umin(k, add_const(k, first, 1), last)}};
   for (int n = 0; n < sub_blocks(a); n++) {
     q.x[n] = query_words(k, a, q.i[n]);
   }
@@ -74,17 +75,11 @@ static struct words query_mean(struct ir *k, const struct route *a, const struct
   return mean;
 }
 
-/* The A operand of all warps is at the end of the tile's rows, before there are keys. */
-static val query_rows(struct ir *k, const struct route *a) {
-  return at_const(k, row_at(k, a, i32(k, MMA_ROWS)), -mma_rows_bytes(a->plan->head_dim));
-}
-
-/* Its row of the operand. */
-static void share_query(struct ir *k, const struct route *a, const struct query *query) {
-  struct words mean = query_mean(k, a, query);
+/* Row w of the A operand of all warps is warp w's query. */
+static void share_query(struct ir *k, const struct route *a, const struct words *mine) {
   for (int i = 0; i < words_per_lane(a); i++) {
-    val place = mma_rows_place(k, query->row, word_index(k, a, i));
-    store(k, mean.word[i], at(k, query_rows(k, a), place), WORD);
+    val place = mma_rows_place(k, a->lanes.warp, word_index(k, a, i));
+    store(k, mine->word[i], at(k, k->smem, place), WORD);
   }
 }
 
@@ -110,15 +105,15 @@ static val bias_of(struct ir *k, const struct route *a, val j) {
   return mul(k, log2_approx(k, spread), f32(k, ln2));
 }
 
-static val thread_of_tile(struct ir *k, const struct route *a) {
-  return add(k, mul_const(k, a->lanes.warp, 32), a->lanes.lane);
+/* Once per CTA, a column a thread, to the last row: of its columns a warp reads the biases before
+   it writes their keys. The query means end before that row. */
+static val bias_row(struct ir *k, const struct route *a) {
+  return at(k, k->smem, mul_const(k, a->row_bytes, BIAS_ROW));
 }
 
-/* Once per tile, a column a thread, to the first row: of its columns a warp reads the biases before
-   it writes their keys. The query means begin behind that row. */
 static void share_biases(struct ir *k, const struct route *a) {
-  FOR_STEP(k, j, thread_of_tile(k, a), a->k_blocks, mul_const(k, a->warps, 32)) {
-    store(k, bias_of(k, a, j), at(k, a->rows, mul_const(k, j, F32)), F32);
+  FOR_STEP(k, j, thread_index(k), a->k_blocks, i32(k, THREADS)) {
+    store(k, bias_of(k, a, j), at(k, bias_row(k, a), mul_const(k, j, F32)), F32);
   }
 }
 
@@ -133,7 +128,7 @@ static struct pair bias_pair(struct ir *k, const struct route *a, val column) {
   if (!shares_biases(a)) {
     return (struct pair){{f32(k, 0), f32(k, 0)}};
   }
-  val two = load(k, k->f32x2, at(k, a->rows, mul_const(k, column, F32)), 2 * F32);
+  val two = load(k, k->f32x2, at(k, bias_row(k, a), mul_const(k, column, F32)), 2 * F32);
   struct pair pair;
   for (int q = 0; q < 2; q++) {
     pair.q[q] = element(k, two, q, k->f32);
@@ -155,7 +150,7 @@ val route_key(struct ir *k, val score) {
 static void store_scores(struct ir *k, const struct route *a, val column,
                          const struct mma_scores *dot, const struct pair *bias) {
   val row = mul(k, mma_lane_row(k, &a->lanes), a->row_bytes);
-  val first = at(k, a->rows, add(k, row, mul_const(k, column, WORD)));
+  val first = at(k, k->smem, add(k, row, mul_const(k, column, WORD)));
   for (int r = 0; r < FRAG_ROWS; r++) {
     val key[2];
     for (int q = 0; q < 2; q++) {
@@ -166,65 +161,52 @@ static void store_scores(struct ir *k, const struct route *a, val column,
   }
 }
 
-/* This lane's part of eight block means from |first| on; past NT_b those of the last block. */
-static struct mma_row load_mean(struct ir *k, const struct route *a, val first) {
+/* This lane's part of a warp's eight block means of a span; past NT_b those of the last block. */
+static struct mma_row load_mean(struct ir *k, const struct route *a, val span) {
+  val column = add(k, mul_const(k, a->lanes.warp, MMA_COLUMNS), mma_lane_row(k, &a->lanes));
   val last = smax(k, add_const(k, a->k_blocks, -1), i32(k, 0));
-  val j = umin(k, add(k, first, mma_lane_row(k, &a->lanes)), last);
+  val j = umin(k, add(k, mul_const(k, span, SPAN), column), last);
   val index = add(k, mul(k, a->kv_head, a->k_stride), j);
   val row = at_row(k, ARG(k_mean), index, i32(k, a->plan->head_dim * HALF));
   return mma_row_load(k, row, a->plan->head_dim, &a->lanes);
 }
 
-/* Eight columns; of the tile a warp has every so many. */
-static void score_columns(struct ir *k, const struct route *a, const struct mma_rows *queries,
-                          const struct mma_row *mean, val first) {
-  val column = add(k, first, frag_lane_column(k, &a->lanes));
+/* All warps' columns of a span. */
+static void score_span(struct ir *k, const struct route *a, const struct mma_rows *queries,
+                       const struct mma_row *mean, val span) {
+  val warp_column = mul_const(k, a->lanes.warp, MMA_COLUMNS);
+  val column = add(k, warp_column, frag_lane_column(k, &a->lanes));
+  column = add(k, mul_const(k, span, SPAN), column);
   struct pair bias = bias_pair(k, a, column);
   struct mma_scores dot = mma_multiply(k, queries, mean);
   store_scores(k, a, column, &dot, &bias);
 }
 
-static val first_columns(struct ir *k, const struct route *a) {
-  return mul_const(k, a->lanes.warp, MMA_COLUMNS);
-}
-
-static val columns_together(struct ir *k, const struct route *a) {
-  return mul_const(k, a->warps, MMA_COLUMNS);
-}
-
-static struct mma_rows take_queries(struct ir *k, const struct route *a) {
-  tile_sync(k, a);
-  struct mma_rows rows = mma_rows_load(k, query_rows(k, a), a->plan->head_dim, &a->lanes);
-  tile_sync(k, a); /* their place is taken by keys */
+static struct mma_rows share_queries(struct ir *k, const struct route *a,
+                                     const struct query *query) {
+  struct words mine = query_mean(k, a, query);
+  share_query(k, a, &mine);
+  cta_sync(k);
+  struct mma_rows rows = mma_rows_load(k, k->smem, a->plan->head_dim, &a->lanes);
+  cta_sync(k); /* their place is taken by keys */
   return rows;
 }
 
-/* Where a tile has few warps each has a second query. */
-static void share_second_query(struct ir *k, const struct route *a) {
-  IF (k, is_eq(k, a->warps, i32(k, FEW_WARPS))) {
-    struct query second = query_load(k, a, add_const(k, a->lanes.warp, FEW_WARPS));
-    share_query(k, a, &second);
-  }
-}
-
-/* The first means are on their way while the queries are, the next ones while those before are
+/* The first means are on their way while the queries are, those of a span while the one before is
    stored. */
-static void score_ahead(struct ir *k, const struct route *a) {
-  struct query query = query_load(k, a, a->lanes.warp);
+static void score_ahead(struct ir *k, const struct route *a, const struct query *query) {
   struct mma_row_vars mean = mma_row_vars_new(k, a->plan->head_dim);
-  struct mma_row row = load_mean(k, a, first_columns(k, a));
+  struct mma_row row = load_mean(k, a, i32(k, 0));
   mma_row_vars_set(k, &mean, &row);
-  share_second_query(k, a);
   if (shares_biases(a)) {
     share_biases(k, a);
   }
-  share_query(k, a, &query);
-  struct mma_rows queries = take_queries(k, a);
-  FOR_STEP(k, first, first_columns(k, a), a->k_blocks, columns_together(k, a)) {
+  struct mma_rows queries = share_queries(k, a, query);
+  FOR (k, span, i32(k, 0), a->spans) {
     row = mma_row_vars_get(k, &mean);
-    score_columns(k, a, &queries, &row, first);
-    val next = add(k, first, columns_together(k, a));
-    IF (k, is_lt(k, next, a->k_blocks)) {
+    score_span(k, a, &queries, &row, span);
+    val next = add_const(k, span, 1);
+    IF (k, is_lt(k, next, a->spans)) {
       row = load_mean(k, a, next);
       mma_row_vars_set(k, &mean, &row);
     }
@@ -235,9 +217,9 @@ static void score_ahead(struct ir *k, const struct route *a) {
 
 /* Rows of scores without their term become rows of keys with it, a column a thread. */
 static void finish_columns(struct ir *k, const struct route *a) {
-  FOR_STEP(k, j, thread_of_tile(k, a), a->k_blocks, i32(k, 32 * WARPS)) {
+  FOR_STEP(k, j, thread_index(k), a->k_blocks, i32(k, THREADS)) {
     val bias = a->plan->term == TERM_NONE ? f32(k, 0) : bias_of(k, a, j);
-    val column = at(k, a->rows, mul_const(k, j, WORD));
+    val column = at(k, k->smem, mul_const(k, j, WORD));
     FOR (k, row, i32(k, 0), i32(k, MMA_ROWS)) {
       val place = at(k, column, mul(k, row, a->row_bytes));
       val score = add(k, load(k, k->f32, place, WORD), bias);
@@ -249,22 +231,20 @@ static void finish_columns(struct ir *k, const struct route *a) {
 static void score_and_limit(struct ir *k, const struct route *a) {
   val variance = {0};
   if (a->plan->variance == VARIANCE_DIAGONAL) {
-    struct query query = query_load(k, a, a->lanes.warp);
+    struct query query = query_load(k, a);
     struct words mean = query_mean(k, a, &query);
     variance = limit_diagonal(k, a, &mean);
   }
-  struct query query = query_load(k, a, a->lanes.warp);
-  share_query(k, a, &query);
-  struct mma_rows queries = take_queries(k, a);
-  /* not ahead: too few registers */
-  FOR (k, span, i32(k, 0), a->spans) {
-    val first = add(k, mul_const(k, span, SPAN), first_columns(k, a));
-    struct mma_row mean = load_mean(k, a, first);
-    score_columns(k, a, &queries, &mean, first);
+  struct query query = query_load(k, a);
+  struct mma_rows queries = share_queries(k, a, &query);
+  FOR (k, span, i32(k, 0), a->spans) { /* not ahead: too few registers */
+    struct mma_row mean = load_mean(k, a, span);
+    score_span(k, a, &queries, &mean, span);
   }
-  tile_sync(k, a);
-  set(k, a->limit, limit_of_row(k, a, row_at(k, a, a->lanes.warp), variance));
-  tile_sync(k, a);
+  cta_sync(k);
+  val row = at(k, k->smem, mul(k, a->lanes.warp, a->row_bytes));
+  set(k, a->limit, limit_of_row(k, a, row, variance));
+  cta_sync(k);
   finish_columns(k, a);
 }
 
@@ -272,6 +252,7 @@ void route_score(struct ir *k, const struct route *a) {
   if (a->plan->threshold) {
     score_and_limit(k, a);
   } else {
-    score_ahead(k, a);
+    struct query query = query_load(k, a);
+    score_ahead(k, a, &query);
   }
 }

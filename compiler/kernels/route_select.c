@@ -1,5 +1,6 @@
 /* Which blocks of a row of keys are listed; see route.c. One warp, one row. */
 #include "compiler/kernels/route.h"
+#include "compiler/sm90/sync.h"
 
 /* ---- forced blocks ---- */
 
@@ -338,8 +339,8 @@ static void select_row(struct ir *k, const struct route *a, const struct row_key
   lists_write(k, a, keys, &choice, query);
 }
 
-static void select_query(struct ir *k, const struct route *a, val index) {
-  val query = add(k, a->first, index), row = row_at(k, a, index);
+static void select_query(struct ir *k, const struct route *a, val query) {
+  val row = at(k, k->smem, mul(k, a->lanes.warp, a->row_bytes));
   IF (k, is_null_pointer(k, ARG(given))) {
     exclude_and_force(k, a, row, query);
   }
@@ -357,20 +358,14 @@ static void select_query(struct ir *k, const struct route *a, val index) {
 }
 
 void route_select(struct ir *k, const struct route *a) {
-  val end = smin(k, sub(k, a->q_tiles, a->first), i32(k, MMA_ROWS));
-  if (a->plan->threshold) { /* a->limit is of one row */
-    IF (k, is_lt(k, a->lanes.warp, end)) {
-      select_query(k, a, a->lanes.warp);
-    }
-  } else {
-    FOR_STEP(k, row, a->lanes.warp, end, a->warps) {
-      select_query(k, a, row);
-    }
+  val query = add(k, a->first, a->lanes.warp), exists = is_lt(k, query, a->q_tiles);
+  IF (k, exists) {
+    select_query(k, a, query);
   }
   if (a->plan->pairs) {
-    tile_sync(k, a);
-    FOR_STEP(k, row, a->lanes.warp, end, a->warps) {
-      lists_write_pair(k, a, row);
+    cta_sync(k);
+    IF (k, exists) {
+      lists_write_pair(k, a, query);
     }
   }
 }

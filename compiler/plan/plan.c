@@ -183,7 +183,7 @@ static bool walks_pairs(const struct spec *spec) {
 static void choose_route(struct plan *plan) {
   const struct spec *spec = plan->spec;
   plan->route = (struct plan_route){
-      .kernel = {.entry = "pisa_route", .threads = 1024},
+      .kernel = {.entry = "pisa_route", .threads = 512},
       .type = spec->shape.type,
       .head_dim = spec->shape.head_dim,
       .group = spec->shape.heads / spec->shape.kv_heads,

@@ -5,12 +5,8 @@
 
 enum { GROUP_THREADS = 128, TURN_THREADS = 256, WAIT_TICKS = 0x989680 };
 
-static void sync_of(struct ir *k, val id, val threads) {
-  OP(k, "nvvm.barrier", NO_TYPE, "operandSegmentSizes = array<i32: 1, 1, 0>", id, threads);
-}
-
 static void named_sync(struct ir *k, val id, int threads) {
-  sync_of(k, id, i32(k, threads));
+  OP(k, "nvvm.barrier", NO_TYPE, "operandSegmentSizes = array<i32: 1, 1, 0>", id, i32(k, threads));
 }
 
 void cta_sync(struct ir *k) {
@@ -23,10 +19,6 @@ void consumers_sync(struct ir *k, int groups) {
 
 void group_sync(struct ir *k, val group) {
   named_sync(k, add_const(k, group, BARRIER_GROUP), GROUP_THREADS);
-}
-
-void part_sync(struct ir *k, val part, val threads) {
-  sync_of(k, add_const(k, part, BARRIER_PART), threads);
 }
 
 struct turn turn_open(struct ir *k, val group, bool used) {

@@ -4,19 +4,17 @@
      0                 the whole CTA
      BARRIER_CONSUMERS all warpgroups that compute
      BARRIER_TURN + w  the turn of consumer warpgroup w (ping-pong)
-     BARRIER_GROUP + w the 128 threads of consumer warpgroup w
-     BARRIER_PART + p  part p of a CTA that is cut in up to eight */
+     BARRIER_GROUP + w the 128 threads of consumer warpgroup w */
 #ifndef PISA_SM90_SYNC_H
 #define PISA_SM90_SYNC_H
 
 #include "compiler/ir/ir.h"
 
-enum { BARRIER_CONSUMERS = 1, BARRIER_TURN = 2, BARRIER_GROUP = 5, BARRIER_PART = 8 };
+enum { BARRIER_CONSUMERS = 1, BARRIER_TURN = 2, BARRIER_GROUP = 5 };
 
 void cta_sync(struct ir *k);
 void consumers_sync(struct ir *k, int groups); /* all |groups| consumer warpgroups */
 void group_sync(struct ir *k, val group);      /* the 128 threads of consumer warpgroup |group| */
-void part_sync(struct ir *k, val part, val threads); /* the |threads| threads of part |part| */
 
 /* Two consumer warpgroups issue their matrix products in turn: while one feeds the tensor cores,
    the other does its softmax (FlashAttention-3's ping-pong). Takes and passes must balance:

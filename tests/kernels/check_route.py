@@ -26,9 +26,6 @@ class Call:
     ids: bool = True
     threshold: float = 1.0
     size: float = 8.0  # of means
-    tiles: int = 1  # of a CTA
-    few: bool = False  # warps of a tile: 8
-    apart: bool = True  # other CTAs add up h_sum
 
 
 def keep(k):
@@ -56,14 +53,6 @@ CALLS = (
     Call(1, 1, 2 * QUERY, BLOCK * 513, keep(64), ids=False, threshold=3),
     Call(2, 1, 3 * QUERY, BLOCK * 700, (15, 100, 0), 3, ((BLOCK * 690, BLOCK * 695),), 3, (BLOCK * 650 + 1, BLOCK * 700)),
     Call(1, 1, QUERY, BLOCK * 640, keep(100), specials=True, size=0),
-    # several tiles in a CTA, of 8 or 16 warps, and no CTA for h_sum alone
-    Call(1, 3, 17 * QUERY + 5, BLOCK * 9 - 7, keep(3), 5, ((0, 1),), 1, tiles=3, few=True, apart=False),
-    Call(3, 1, QUERY * 40, BLOCK * 140 - 3, (1, 8, 0), 7, ((-BLOCK, 0),), 2, (BLOCK * 3 + 1, 0, BLOCK * 140), tiles=4, few=True,
-         apart=False, specials=True),
-    Call(1, 2, QUERY * 33 + 1, BLOCK * 20, keep(5), 3, ids=False, tiles=2, apart=False),
-    Call(1, 2, QUERY * 20, BLOCK * 530, keep(70), 3, tiles=3, few=True),
-    Call(1, 1, QUERY * 9, BLOCK * 300 - 1, keep(37), 3, few=True, size=0),
-    Call(1, 3, 18 * QUERY, BLOCK * 30, keep(0), 5, given=((3, 1, 3, 29), (-1, 30, 31, 7), (0, 1, 2, 3)), tiles=4, few=True),
     # given lists
     Call(1, 2, 5 * QUERY, BLOCK * 30 - 9, keep(0), 5,
          given=((3, 1, 3, 29), (-1, 30, 31, 7), (-1, -1, -1, 1 << 30), (0, 1, 2, 3), (29, 28, 27, 27))),
@@ -199,9 +188,6 @@ class Outputs:
 
 def launch(kernel, c, call, memory, inputs, out, reduces):
     row_tiles = blocks_of(out.n, 16)
-    tiles, warps = (1, 16) if PLAN.threshold else (call.tiles, 8 if call.few else 16)
-    ctas = blocks_of(c.bh * row_tiles, tiles)
-    first_reducer = ctas if call.apart else 0
     given = 0
     if call.given:
         rows = np.array([given_list(call, i) for i in range(out.n)], np.int32)
@@ -210,12 +196,12 @@ def launch(kernel, c, call, memory, inputs, out, reduces):
     ranges = [x for r in (list(call.always) + [(0, 0)] * 4)[:4] for x in r]
     arrays = [memory.array(x) for x in (inputs.q, inputs.k, inputs.h_norm2, inputs.h_part)]
     at = out.at
-    shared_bytes = tiles * 16 * (128 * blocks_of(c.nt, 128) + 4) * 4
-    kernel.launch(ctas + (3 if reduces and call.apart else 0), shared_bytes, memory,
+    shared_bytes = 16 * (128 * blocks_of(c.nt, 128) + 4) * 4
+    kernel.launch(c.bh * row_tiles + (c.bhk * D // 32 if reduces else 0), shared_bytes, memory,
                   [*arrays, at["lists"], at["masks"], at["ids"] if call.ids else 0, at["h_sum"], c.bh, c.n_q, c.n_k, out.keep,
                    out.list_stride, out.mask_words, row_tiles, call.ctas, c.blocks, *ranges, SCALE, H_SCALE, call.window,
                    at["counts"], at["shared"] if PLAN.union else 0, lengths, given, len(call.given[0]) if call.given else 0,
-                   c.heads, *call.budget, float(call.threshold), tiles, warps, first_reducer], threads=32 * tiles * warps)
+                   c.heads, *call.budget, float(call.threshold)])
     out.read(memory)
 
 

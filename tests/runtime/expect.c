@@ -187,41 +187,13 @@ static void check_choice(const struct expect *e, const struct fake_launch *l) {
   CHECK_INT(whole(l, PISA_ROUTE_n_given), c->n_listed);
 }
 
-struct grid {
-  int64_t tiles, warps, ctas, first_reducer;
-};
-
-/* By the rule of section 3, on a device of EXPECT_SMS with 227 KiB of shared memory. */
-static struct grid route_grid(const struct expect *e, const struct layout *w) {
-  const int64_t all = w->bh * w->row_tiles, bytes = 16 * (128 * ceil_div(w->nt, 128) + 4) * 4;
-  const int64_t fit = at_most(4, 232448 / bytes), room = EXPECT_SMS * at_most(2, fit) - all;
-  const int64_t wanted = ceil_div(w->bh_k * e->d * e->d, 2048);
-  struct grid g = {.tiles = 1};
-  int64_t least = INT64_MAX;
-  for (int64_t n = 2; n <= fit && room < 0 && e->threshold == 0; n++) {
-    int64_t busiest = ceil_div(ceil_div(all, n), EXPECT_SMS) * n;
-    g.tiles = busiest <= least ? n : g.tiles;
-    least = at_most(busiest, least);
-  }
-  g.warps = g.tiles > 2 ? 8 : 16;
-  g.ctas = ceil_div(all, g.tiles);
-  if (w->h_sum && room > 0 && 4 * room >= wanted) {
-    g.first_reducer = g.ctas;
-    g.ctas += at_most(wanted, room);
-  }
-  return g;
-}
-
 static void check_route(const struct expect *e, const struct layout *w,
                         const struct fake_launch *l) {
   const pisa_attention *c = &e->call;
   const double gain = e->type == CU_TENSOR_MAP_FLOAT16 ? 64 : 1;
-  const struct grid g = route_grid(e, w);
-  check_common(e, l, "pisa_route", g.ctas, 32 * g.tiles * g.warps,
-               g.tiles * 16 * (128 * ceil_div(w->nt, 128) + 4) * 4);
-  CHECK_INT(whole(l, PISA_ROUTE_tiles), g.tiles);
-  CHECK_INT(whole(l, PISA_ROUTE_tile_warps), g.warps);
-  CHECK_INT(whole(l, PISA_ROUTE_first_reducer), g.first_reducer);
+  const int64_t reducers = w->h_sum ? w->bh_k * (e->d / 32) : 0;
+  check_common(e, l, "pisa_route", w->bh * w->row_tiles + reducers, 512,
+               16 * (128 * ceil_div(w->nt, 128) + 4) * 4);
   CHECK_INT(whole(l, PISA_ROUTE_q_mean), (int64_t)w->q_mean);
   CHECK_INT(whole(l, PISA_ROUTE_k_mean), (int64_t)w->k_mean);
   CHECK_INT(whole(l, PISA_ROUTE_h_norm2), (int64_t)w->h_norm2);

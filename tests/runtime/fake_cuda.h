@@ -18,7 +18,7 @@
 #include "runtime/abi.def"
 #include "runtime/cuda.h"
 
-enum { FAKE_MAX_LAUNCHES = 64, FAKE_MAX_PARAMS = 48 };
+enum { FAKE_MAX_LAUNCHES = 64, FAKE_MAX_PARAMS = 40 };
 
 struct fake_map { /* what cuTensorMapEncodeTiled was given; lies in the 128 bytes of the map */
   uint64_t address;
