@@ -22,7 +22,7 @@ enum {
      the tile loop. With second_order q^2 lives there beside q and (g q), in registers where each
      warpgroup has its own stream. */
   ATTEND_SPILLS = 80,
-  ATTEND_SPILLS_SQUARED = 96,
+  ATTEND_SPILLS_SQUARED = 112,
   ATTEND_SPILLS_SQUARED_STREAMS = 256,
   ATTEND_SPILLS_EDGE = 64, /* more, of the producers: sizes differ from item to item */
   MAX_REJECTIONS = 32
