@@ -32,6 +32,14 @@ static inline int decode_warps(const struct plan_pyramid *p) {
   return query <= 16 ? 16 : 8;
 }
 
+/* Whether decode need not wait for the append of the same call: nothing that it ranks or attends to
+   depends on what that writes. The new tokens, a leaf's at most, are in the last two leaves. A node
+   of theirs that a query sees has its own leaf or the previous one, so it is forced: its key does
+   not count, and without mass no other's depends on it. */
+static inline bool decode_overlaps(const struct plan_pyramid *p) {
+  return !p->flat && p->causal && p->current && p->previous && !plan_is_mass(p);
+}
+
 /* Whether one warp chooses from the candidates of K nodes. */
 static inline bool decode_has_few(const struct plan_pyramid *p) {
   return p->keep * p->children <= DECODE_LANES;
