@@ -259,14 +259,43 @@ static void print_crossovers(const struct plan *plan, const struct selection_cos
     print_crossover(plan, c, "dense attention", RIVAL_DENSE, out);
 }
 
+/* ---- decoding ---- */
+
+static void print_steps(const struct plan *plan, const struct selection_costs *c,
+                        struct text *out) {
+  const struct cost_expected *e = &c->expected;
+  text_printf(out,
+              "\ndecoding at %lld tokens, keys from memory; as expected from steps measured on an "
+              "H200%s\n",
+              (long long)c->tokens, selection_is_measured(plan) ? "" : ", estimated");
+  const struct {
+    int batch;
+    double own, dense;
+    enum selection_rival rival;
+  } rows[] = {{1, e->step, e->dense_step, RIVAL_STEP},
+              {COST_BATCH, e->steps, e->dense_steps, RIVAL_STEPS}};
+  for (int i = 0; i < 2; i++) {
+    int64_t n = selection_crossover(plan, rows[i].rival);
+    text_printf(out, "  batch %2d: a step %.1f us, a dense step %.1f", rows[i].batch,
+                rows[i].own * 1e6, rows[i].dense * 1e6);
+    if (n > 0)
+      text_printf(out, "; expected to be faster from about %lld tokens on", about(n));
+    text_putc(out, '\n');
+  }
+}
+
+/* ---- all ---- */
+
 void explain_selection(const struct plan *plan, int64_t tokens, struct text *out) {
   const struct selection_costs costs = selection_cost_of(plan, tokens);
   explain_selection_method(plan, out);
   print_query(plan, &costs, out);
-  if (!plan->pyramid.prefill)
-    return;
-  print_launches(plan, &costs, out);
-  print_expected(plan, &costs, out);
-  print_lengths(plan, out);
-  print_crossovers(plan, &costs, out);
+  if (plan->pyramid.prefill) {
+    print_launches(plan, &costs, out);
+    print_expected(plan, &costs, out);
+    print_lengths(plan, out);
+    print_crossovers(plan, &costs, out);
+  }
+  if (plan->pyramid.decode)
+    print_steps(plan, &costs, out);
 }

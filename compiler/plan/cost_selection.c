@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "compiler/plan/blocks.h"
+#include "compiler/plan/decode.h"
 #include "compiler/plan/kept.h"
 #include "runtime/abi.def"
 
@@ -130,6 +131,14 @@ static struct cost_query average(const struct plan *plan, int64_t tokens, int le
   return q;
 }
 
+static struct cost_query decoded(const struct plan *plan, int64_t tokens, int levels) {
+  struct plan decoding = *plan;
+  struct cost_query q = {0};
+  decoding.pyramid = decode_walk(&plan->pyramid);
+  count_query(&decoding, tokens, (tokens - 1) / plan->pyramid.leaf, levels, &q);
+  return q;
+}
+
 /* ---- launches ---- */
 
 static struct cost *launch(struct selection_costs *c, const struct plan_kernel *kernel) {
@@ -227,6 +236,7 @@ struct selection_costs selection_cost_of(const struct plan *plan, int64_t tokens
   c.levels = count_levels(&plan->pyramid, tokens);
   walk(plan, tokens, (tokens - 1) / plan->pyramid.leaf, c.levels, c.last);
   c.query = average(plan, tokens, c.levels);
+  c.decoded = decoded(plan, tokens, c.levels);
   build(plan, &c);
   choose(plan, &c);
   attend(plan, &c);

@@ -34,13 +34,18 @@ struct cost_expected {
   double flat;   /* selection by the same scores, by a flat scan */
   double means;  /* a flat scan of leaf means, each head by itself */
   double folded; /* the same of the heads' sum: what score mean and reduce sum allow */
+  /* A decoding step of one sequence, and of COST_BATCH, with keys from memory: append, select and
+     attend; and a dense one. */
+  double step, steps, dense_step, dense_steps;
 };
+enum { COST_BATCH = 32 };
 
 struct selection_costs {
   int64_t tokens;
   int levels;                              /* of the pyramid */
   struct cost_level last[COST_MAX_LEVELS]; /* of the last query; [l - 1]: level l */
   struct cost_query query;
+  struct cost_query decoded;                /* the last one, as the kernel decode takes it */
   int tile_queries;                         /* whose lists attend_blocks reads together */
   struct cost launch[PLAN_PYRAMID_KERNELS]; /* of phase prefill */
   int n_launches;
@@ -63,9 +68,16 @@ void selection_expect(const struct plan *plan, struct selection_costs *c);
 bool selection_is_measured(const struct plan *plan);
 
 /* What a walk may be compared with. */
-enum selection_rival { RIVAL_FLAT, RIVAL_MEANS, RIVAL_FOLDED, RIVAL_DENSE };
+enum selection_rival {
+  RIVAL_FLAT,
+  RIVAL_MEANS,
+  RIVAL_FOLDED,
+  RIVAL_DENSE,
+  RIVAL_STEP, /* of decoding, one sequence */
+  RIVAL_STEPS /* COST_BATCH */
+};
 /* What |rival| is expected to take, and what the plan for the same: selection, beside dense
-   attention selection and attention. */
+   attention selection and attention, or a decoding step. */
 double selection_rival_seconds(const struct selection_costs *c, enum selection_rival rival);
 double selection_own_seconds(const struct selection_costs *c, enum selection_rival rival);
 

@@ -36,6 +36,15 @@ enum { ELEMENT = 2, PRODUCT_FLOPS = 2 * 16 * 8 * 16, MEASURED_KEEP = 8 };
 #define DENSE_FLOPS_64 4.9e14
 #define DENSE_FLOPS_128 6.6e14
 #define DENSE_MORE_KEYS 1600
+/* Decoding from memory: 13 us at 4096 tokens, 15 at 16384, 18 at 262144; 32 sequences 17 and 20;
+   mass at 262144 27. A dense step of cuDNN: one sequence 7.6 us at 4096 tokens, 10.8 at 16384, 20
+   at 65536; 32 sequences 28, 74, 254. Its loads need time until they come in full. */
+#define STEP_SECONDS 12e-6
+#define STEP_LEVEL_SECONDS 0.75e-6
+#define STEP_MASS_SECONDS 8e-6
+#define DENSE_STEP_SECONDS 7e-6
+#define DENSE_RAMP_SECONDS 5e-6
+#define DENSE_RAMP_BYTES 6e12
 
 /* No record of ours. Warps that wait for products, not for exponentials (scores without them):
    taken from the exponentials above, since a product has 32 of them. Leaves in clusters for as many
@@ -146,6 +155,29 @@ static double dense(const struct plan *plan, const struct selection_costs *c) {
   return LAUNCH_SECONDS + plan->spec->shape.heads * flops / rate;
 }
 
+/* ---- decoding ---- */
+
+/* Bytes of |rows| rows of keys of every key head and sequence. */
+static double read_bytes(const struct plan *plan, double rows, int batch) {
+  return rows * batch * plan->spec->shape.kv_heads * plan->pyramid.head_dim * ELEMENT;
+}
+
+static double step(const struct plan *plan, const struct selection_costs *c, int batch) {
+  const struct plan_pyramid *p = &plan->pyramid;
+  const struct cost_query *q = &c->decoded;
+  double levels = q->levels + 1; /* the leaves */
+  double bytes = read_bytes(plan, q->means + q->keys + 2 * q->listed * p->leaf, batch);
+  return STEP_SECONDS + levels * STEP_LEVEL_SECONDS + (plan_is_mass(p) ? STEP_MASS_SECONDS : 0) +
+         bytes / plan->target->hbm_bytes;
+}
+
+static double dense_step(const struct plan *plan, const struct selection_costs *c, int batch) {
+  double bytes = read_bytes(plan, 2 * (double)c->tokens, batch);
+  double ramp = bytes / DENSE_RAMP_BYTES;
+  return DENSE_STEP_SECONDS + bytes / plan->target->hbm_bytes +
+         (ramp < DENSE_RAMP_SECONDS ? ramp : DENSE_RAMP_SECONDS);
+}
+
 /* ---- all ---- */
 
 void selection_expect(const struct plan *plan, struct selection_costs *c) {
@@ -158,6 +190,10 @@ void selection_expect(const struct plan *plan, struct selection_costs *c) {
   e->select = p->flat ? e->flat : walk(plan, c);
   e->attend = attend(plan, c);
   e->dense = dense(plan, c);
+  e->step = step(plan, c, 1);
+  e->steps = step(plan, c, COST_BATCH);
+  e->dense_step = dense_step(plan, c, 1);
+  e->dense_steps = dense_step(plan, c, COST_BATCH);
 }
 
 bool selection_is_measured(const struct plan *plan) {
@@ -173,21 +209,28 @@ bool selection_is_measured(const struct plan *plan) {
 }
 
 double selection_rival_seconds(const struct selection_costs *c, enum selection_rival rival) {
-  switch (rival) {
-  case RIVAL_FLAT:
-    return c->expected.flat;
-  case RIVAL_MEANS:
-    return c->expected.means;
-  case RIVAL_FOLDED:
-    return c->expected.folded;
-  case RIVAL_DENSE:
-    break;
-  }
-  return c->expected.dense;
+  const double seconds[] = {
+      [RIVAL_FLAT] = c->expected.flat,       [RIVAL_MEANS] = c->expected.means,
+      [RIVAL_FOLDED] = c->expected.folded,   [RIVAL_DENSE] = c->expected.dense,
+      [RIVAL_STEP] = c->expected.dense_step, [RIVAL_STEPS] = c->expected.dense_steps,
+  };
+  return seconds[rival];
 }
 
 double selection_own_seconds(const struct selection_costs *c, enum selection_rival rival) {
-  return c->expected.select + (rival == RIVAL_DENSE ? c->expected.attend : 0);
+  switch (rival) {
+  case RIVAL_DENSE:
+    return c->expected.select + c->expected.attend;
+  case RIVAL_STEP:
+    return c->expected.step;
+  case RIVAL_STEPS:
+    return c->expected.steps;
+  case RIVAL_FLAT:
+  case RIVAL_MEANS:
+  case RIVAL_FOLDED:
+    break;
+  }
+  return c->expected.select;
 }
 
 int64_t selection_crossover(const struct plan *plan, enum selection_rival rival) {

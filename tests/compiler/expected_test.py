@@ -8,12 +8,14 @@ import re
 import subprocess
 import sys
 
-SHORT, TOLERANCE, SHORT_TOLERANCE = 16384, 0.25, 0.40
+SHORT, TOLERANCE, SHORT_TOLERANCE = 16384, 0.25, 0.40  # a decoding step is launches at any length
 LENGTHS = [4096, 16384, 65536, 262144, 1048576]  # of the table of explain
+BATCHES = [1, 32]  # of its steps
 # The columns whose sum a bench measures; its peer on the right, where explain knows it.
-BENCHES = {"selection": ["select"], "selection_attention": ["select", "attend"]}
-PEERS = {("selection_attention", "cudnn"): "dense"}
-NEEDED = {("pyramid_lm", "selection"), ("pyramid_lm", "selection_attention"), ("bsa", "selection")}
+BENCHES = {"selection": ("select",), "selection_attention": ("select", "attend")}
+PEERS = {("selection_attention", "cudnn"): ("dense",)}
+NEEDED = {("pyramid_lm", "selection"), ("pyramid_lm", "selection_attention"), ("bsa", "selection"),
+          ("pyramid_lm", "decode")}
 
 
 def newest(record):
@@ -23,14 +25,17 @@ def newest(record):
     found = {}
     for line in sorted(lines, key=lambda line: line["run"]):
         shape, bench, pack = line["shape"], line["bench"], line["variant"]
-        if bench not in BENCHES or shape["B"] != 1 or shape["Nq"] != shape["Nk"]:
+        columns, peer = BENCHES.get(bench), PEERS.get((bench, line["peer"]))
+        if bench == "decode" and shape["B"] in BATCHES:
+            columns = (f"step {shape['B']}",)
+            peer = (f"dense step {shape['B']}",) if line["peer"] == "cudnn" else None
+        elif shape["B"] != 1 or shape["Nq"] != shape["Nk"]:
             continue
-        if " " in pack or "=" in pack:  # another variant than the one that explain takes
+        if columns is None or " " in pack or "=" in pack:  # another variant than explain takes
             continue
-        found[bench, pack, tuple(BENCHES[bench]), shape["Nk"]] = line["ms"]
-        peer = PEERS.get((bench, line["peer"]))
+        found[bench, pack, columns, shape["Nk"]] = line["ms"]
         if peer:
-            found[line["peer"], pack, (peer,), shape["Nk"]] = line["peer_ms"]
+            found[line["peer"], pack, peer, shape["Nk"]] = line["peer_ms"]
     return found
 
 
@@ -58,6 +63,10 @@ def explain(pisac, specs, pack, tokens):
     one = dict(zip(("select", "attend", "dense"), map(float, here.groups())))
     if rows.setdefault(tokens, one) != one:
         sys.exit(f"{pack}: explain says {one} of {tokens} tokens, and {rows[tokens]} in its table")
+    steps = r"batch +(\d+): a step ([\d.]+) us, a dense step ([\d.]+)"
+    for batch, step, dense in re.findall(steps, text):
+        rows[tokens][f"step {batch}"] = float(step) / 1e3
+        rows[tokens][f"dense step {batch}"] = float(dense) / 1e3
     return rows
 
 
@@ -72,7 +81,8 @@ def main(pisac, specs, record):
         row = explain(pisac, specs, pack, tokens)[tokens]
         expected = sum(row[c] for c in columns)
         off = expected / ms - 1
-        allowed = TOLERANCE if tokens >= SHORT else SHORT_TOLERANCE
+        is_short = tokens < SHORT or "step" in columns[0]
+        allowed = SHORT_TOLERANCE if is_short else TOLERANCE
         verdict = "ok" if abs(off) <= allowed else "FAILED"
         failed += verdict != "ok"
         print(f"{pack} {what} {tokens}: {' + '.join(columns)} expected {expected:.3f} ms, "

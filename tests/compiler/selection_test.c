@@ -224,8 +224,9 @@ static void tiles(struct arena *arena) {
 static void crossovers(struct arena *arena) {
   struct spec spec = spec_of();
   const struct plan *plan = plan_of(arena, &spec);
-  int64_t least[] = {1024, 16384, 262144, 2048}, most[] = {8192, 65536, 1 << 20, 8192};
-  for (int rival = RIVAL_FLAT; rival <= RIVAL_DENSE; rival++) {
+  int64_t least[] = {1024, 16384, 262144, 2048, 16384, 1024};
+  int64_t most[] = {8192, 65536, 1 << 20, 8192, 65536, 4096};
+  for (int rival = RIVAL_FLAT; rival <= RIVAL_STEPS; rival++) {
     int64_t n = selection_crossover(plan, (enum selection_rival)rival);
     CHECK(n > least[rival] && n < most[rival]);
     struct selection_costs at = selection_cost_of(plan, n);
