@@ -18,11 +18,11 @@ enum { ELEMENT = 2, PRODUCT_FLOPS = 2 * 16 * 8 * 16, MEASURED_KEEP = 8 };
 #define LAUNCH_SECONDS 5.5e-6
 #define BUILD_BYTES 3.7e12 /* pyramid and images: 136 MB in 44 us */
 /* The walk: a row's begin and end; exponentials at nearly what the units can; means that an SM does
-   not keep, from L2. Within 8 % of 56 us at 16384, 268 at 65536, 611 at 131072, 1375 at 262144, and
-   with mass of 309 at 65536 and 1616 at 262144. */
+   not keep, from L2 and in part, after all, from L1. Within 8 % of 56 us at 16384, 268 at 65536,
+   611 at 131072, 1375 at 262144, and with mass of 309 at 65536 and 1616 at 262144. */
 #define WALK_SECONDS 1.25e-9
 #define WALK_EXPS 3.9e12
-#define WALK_BYTES 1.0e13
+#define WALK_BYTES 1.25e13
 #define LEAF_EXPS 2.65e12    /* leaf_score: 0.646 ms at 65536 tokens, 2.61 at 262144 */
 #define SCATTER_BYTES 1.5e12 /* 16 us at 65536 tokens, 49 at 262144 */
 #define PICK_BYTES 3.6e12    /* sum: 37 us at 262144; mass: 158 */
@@ -46,11 +46,11 @@ enum { ELEMENT = 2, PRODUCT_FLOPS = 2 * 16 * 8 * 16, MEASURED_KEEP = 8 };
 #define DENSE_RAMP_SECONDS 5e-6
 #define DENSE_RAMP_BYTES 6e12
 
-/* No record of ours. Warps that wait for products, not for exponentials (scores without them):
-   taken from the exponentials above, since a product has 32 of them. Leaves in clusters for as many
-   heads that exps do not bound: a rate of the prototypes. A flat scan of means with heads apart is
-   taken to handle a product as a folded one is handled; a flat scan of keys and a walk that reads
-   keys, to do what the walk does. */
+/* Estimates, without a record of ours. Warps that wait for products, not for exponentials (scores
+   without them): taken from the exponentials above, since a product has 32 of them. Leaves in
+   clusters for as many heads that exps do not bound: a rate of the prototypes. A flat scan of means
+   with heads apart is taken to handle a product as a folded one is handled; a flat scan of keys and
+   a walk that reads keys, to do what the walk does. */
 #define MMA_FLOPS 5.0e14
 #define LEAF_FLOPS 5.5e14
 
