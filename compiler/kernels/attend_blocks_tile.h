@@ -3,9 +3,10 @@
    lists, on the tensor cores of a CTA.
 
    A warpgroup has 64 rows: T queries x R heads, R = 16 or 32 >= G, query-major; a warp has 16 of
-   them, so all of one query (attend_blocks.c maps warps alike). A leaf that some of the queries list is
-   copied to shared memory once, in steps of 64 keys, by one thread's boxes; it is multiplied with all 64 rows, and warps
-   whose query does not list it skip the softmax and multiply values with zeros:
+   them, so all of one query (attend_blocks.c maps warps alike). A leaf that some of the queries list
+   is copied to shared memory once, in steps of 64 keys, by one thread's boxes; it is multiplied with
+   all 64 rows, and warps whose query does not list it skip the softmax and multiply values with
+   zeros:
 
        union    leaf  0   9   4  17  30   3 ...       order: first entries of all lists, second
        listed   q0    x   x   .   .   x   .           ones, ...; where more have a leaf, the
@@ -17,9 +18,9 @@
    end does its query again, alone (attend_blocks.h); so do all warps of a tile of more than one
    sequence, and of lists longer than K.
 
-   Shared memory: stages of a step's keys and values, and their barriers; ids [entries], entry j T + i the j-th of query
-   i's list, -1 where nothing is to be read; masks [entries]; count; union [entries] of {id,
-   mask}. The tiles of o lie in the stages after the last step.
+   Shared memory: stages of a step's keys and values, and their barriers; ids [entries], entry
+   j T + i the j-th of query i's list, -1 where nothing is to be read; masks [entries]; count; union
+   [entries] of {id, mask}. The tiles of o lie in the stages after the last step.
    clang-format on */
 #ifndef PISA_KERNELS_ATTEND_BLOCKS_TILE_H
 #define PISA_KERNELS_ATTEND_BLOCKS_TILE_H
