@@ -3,10 +3,10 @@
    lists, on the tensor cores of a CTA.
 
    A warpgroup has 64 rows: T queries x R heads, R = 16 or 32 >= G, query-major; a warp has 16 of
-   them, so all of one query (attend_blocks.c maps warps alike). A leaf that some of the queries list
-   is copied to shared memory once, in steps of 64 keys, by one thread's boxes; it is multiplied with
-   all 64 rows, and warps whose query does not list it skip the softmax and multiply values with
-   zeros:
+   them, so all of one query (attend_blocks.c maps warps alike). A leaf that some of the queries
+   list is copied to shared memory once, in steps of 64 keys, by one thread's boxes; it is
+   multiplied with all 64 rows, and warps whose query does not list it skip the softmax and multiply
+   values with zeros:
 
        union    leaf  0   9   4  17  30   3 ...       order: first entries of all lists, second
        listed   q0    x   x   .   .   x   .           ones, ...; where more have a leaf, the
