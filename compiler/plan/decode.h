@@ -12,7 +12,8 @@
 #include "runtime/abi.def"
 
 enum {
-  DECODE_MAX_DEPTHS = 4,    /* of a step: one more would read twice as much as all before */
+  DECODE_MAX_DEPTHS =
+      3, /* of a step: one more reads twice as much as all before; at batch 64 slower */
   DECODE_QUICK_TILES = 4,   /* of a warp: more take longer than they wait for memory */
   DECODE_LANES = 32,        /* candidates that one warp chooses from, one a lane */
   DECODE_TOTAL_BYTES = 256, /* of a warp without a walk: 32 rows, two numbers each */
@@ -26,11 +27,11 @@ static inline struct plan_pyramid decode_walk(const struct plan_pyramid *p) {
   return walk;
 }
 
-/* A walk's warps wait for each other at every step: 8. A scan takes 16, or as many as have
-   registers for the operands of a query. */
+/* 16, or as many as have registers for the operands of a query. With 8 a step of batch 1 is 2 %
+   faster at 32768 tokens, but a selection of batch 64 takes 4 % longer (H200). */
 static inline int decode_warps(const struct plan_pyramid *p) {
   const int query = (p->group + 15) / 16 * p->head_dim / 4;
-  return p->flat && query <= 16 ? 16 : 8;
+  return query <= 16 ? 16 : 8;
 }
 
 /* Whether decode need not wait for the append of the same call: nothing that it ranks or attends to
