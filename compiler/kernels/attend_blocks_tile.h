@@ -35,13 +35,24 @@ struct query_tile {
   int threads, queries;      /* of the CTA */
   struct sequence sequence;  /* of the first query */
   val kv_head, first, last;  /* i32: query numbers, of the last that there is */
-  val place;                 /* i32: the warp's query is first + place, */
+  int rows, each;            /* of a query; queries of a warp */
+  val place;                 /* i32: the warp's first query is first + place, */
   struct blocks_query query; /* or the last one again */
   val first_head;            /* i32: of the group; the warp's first row */
   val is_whole;              /* i1: all queries are of one sequence */
 };
 struct query_tile query_tile_new(struct ir *k, const struct plan_pyramid *plan,
                                  const struct lanes *lanes, val kv_head, val first);
+
+/* Row |row| (i32, 0 .. 15) of the warp. */
+struct tile_row {
+  val place;  /* i32: its query is first + place, */
+  val query;  /* or the last one again */
+  val head;   /* i32: of the group; may be behind the last */
+  val limit;  /* i32: tokens [0, limit) are seen */
+  val exists; /* i1: query and head do */
+};
+struct tile_row query_tile_row(struct ir *k, const struct query_tile *t, val row);
 
 /* The union of the lists; |lists|, |width| as in abi.def, width <= K. By all threads; ends with a
    barrier. */
