@@ -1,6 +1,6 @@
 /* explain_selection.c: in goes a plan that selects blocks and a length; out comes a page of text:
    the method, the walk of the last query, what each launch moves and computes, how that grows with
-   the length, and where a flat scan would be cheaper. */
+   the length, and where a flat scan or dense attention would be cheaper. */
 #include "compiler/explain.h"
 #include "compiler/plan/cost_selection.h"
 #include "dsl/text.h"
@@ -150,10 +150,20 @@ static void print_launches(const struct plan *plan, const struct selection_costs
               "FLOP", "exps", "L2", "memory", "us", "bound");
   for (int i = 0; i < c->n_launches; i++)
     print_launch(&c->launch[i], out);
-  text_printf(out,
-              "  at best %.1f us, %d launches of %.0f us included; L2 as if neighbours shared no "
-              "leaves\n",
+  text_printf(out, "  at best %.1f us, %d launches of %.0f us included; L2 as if ",
               c->seconds * 1e6, c->n_launches, plan->target->launch_seconds * 1e6);
+  if (c->tile_queries > 1)
+    text_printf(out, "%d neighbours shared what is forced, read once\n", c->tile_queries);
+  else
+    text_puts(out, "neighbours shared no leaves\n");
+}
+
+static void print_expected(const struct plan *plan, const struct selection_costs *c,
+                           struct text *out) {
+  const struct cost_expected *e = &c->expected;
+  text_printf(out, "  expected %.3f ms to select and %.3f to attend, by %s; dense attention %.3f\n",
+              e->select * 1e3, e->attend * 1e3,
+              selection_is_measured(plan) ? "rates of these kernels" : "estimate", e->dense * 1e3);
 }
 
 /* ---- by length ---- */
@@ -171,19 +181,43 @@ static void print_row(const struct plan *plan, int64_t tokens, struct text *out)
   explain_cell(out, 6, flops);
   explain_cell(out, 6, exps);
   explain_cell(out, 6, bytes);
-  text_printf(out, "  %9.3f  %9.3f  %9.3f  %9.3f\n", c.expected * 1e3, c.expected_flat * 1e3,
-              c.expected_means * 1e3, c.expected_folded * 1e3);
+  const struct cost_expected *e = &c.expected;
+  const double seconds[] = {e->select, e->attend, e->dense, e->flat, e->means, e->folded};
+  for (int i = 0; i < 6; i++)
+    text_printf(out, "  %9.3f", seconds[i] * 1e3);
+  text_putc(out, '\n');
+}
+
+/* What of the columns no measurement stands behind. */
+static void print_basis(const struct plan *plan, struct text *out) {
+  const struct plan_pyramid *p = &plan->pyramid;
+  const bool folds = p->score == SCORE_MEAN && p->reduce == REDUCE_SUM;
+  if (!selection_is_measured(plan))
+    text_puts(out,
+              "  estimated: all of this spec, whose shape or method was not measured, from its "
+              "counts\n");
+  else if (!folds)
+    text_puts(out, "  estimated, as limited by the same units: flat and by means\n");
+  else
+    text_puts(out, "  estimated, as limited by the same units: by means\n");
 }
 
 static void print_lengths(const struct plan *plan, struct text *out) {
-  text_puts(out, "\nselection by length: of a query and key head, then of all; ms as expected from "
-                 "rates that prototypes reached on an H200\n");
-  text_printf(out, "  %8s  %6s  %6s  %6s  %6s  %6s  %6s  %9s  %9s  %9s  %9s\n", "tokens", "levels",
-              "means", "keys", "FLOP", "exps", "L2", "this", "flat", "by means", "folded");
+  text_puts(out,
+            "\nselection by length: of a query and key head, then of all; ms as expected from "
+            "rates measured on an H200\nat 32 heads over 2 key/value heads x 64, bf16, causal, "
+            "leaves of 64, 2 children, 8 leaves kept\n");
+  text_printf(out, "  %8s  %6s  %6s  %6s  %6s  %6s  %6s", "tokens", "levels", "means", "keys",
+              "FLOP", "exps", "L2");
+  text_printf(out, "  %9s  %9s  %9s  %9s  %9s  %9s\n", "select", "attend", "dense", "flat",
+              "by means", "folded");
   for (int64_t n = 4096; n <= 1 << 20; n *= 4)
     print_row(plan, n, out);
-  text_puts(out, "  flat: a scan of all leaves with the same score; by means: with score mean; "
-                 "folded: the same\n  of the heads' sum (score mean, reduce heads sum)\n");
+  text_puts(out,
+            "  select: this spec; attend: over its leaves; dense: attention to every key, at the "
+            "rate of cuDNN\n  flat: a scan of all leaves with the same score; by means: with "
+            "score mean; folded: the same\n  of the heads' sum (score mean, reduce heads sum)\n");
+  print_basis(plan, out);
 }
 
 /* To two figures. */
@@ -195,36 +229,73 @@ static long long about(int64_t n) {
 }
 
 static void print_crossover(const struct plan *plan, const struct selection_costs *c,
-                            const char *what, double (*flat)(const struct selection_costs *),
-                            struct text *out) {
-  int64_t n = selection_crossover(plan, flat);
+                            const char *what, enum selection_rival rival, struct text *out) {
+  int64_t n = selection_crossover(plan, rival);
+  double own = selection_own_seconds(c, rival), other = selection_rival_seconds(c, rival);
   if (n > 0)
     text_printf(out, "  expected to be faster than %s from about %lld tokens on\n", what, about(n));
-  if (c->expected > flat(c))
+  if (own > other)
     text_printf(out, "  warning: at %lld tokens %s is expected to take %.3f ms, this %.3f\n",
-                (long long)c->tokens, what, flat(c) * 1e3, c->expected * 1e3);
+                (long long)c->tokens, what, other * 1e3, own * 1e3);
 }
 
+static void print_flat_crossovers(const struct plan *plan, const struct selection_costs *c,
+                                  struct text *out) {
+  if (plan->spec->below.kind == BELOW_NEVER && c->expected.select > c->expected.flat)
+    text_puts(out, "  `below N tokens use flat` would take the flat scan with the same score\n");
+  print_crossover(plan, c, "a flat scan with the same score", RIVAL_FLAT, out);
+  if (plan->pyramid.score != SCORE_MEAN)
+    print_crossover(plan, c, "a flat scan by means", RIVAL_MEANS, out);
+  if (plan->pyramid.reduce == REDUCE_SUM && plan->pyramid.score != SCORE_MEAN)
+    print_crossover(plan, c, "a flat scan by means of folded heads", RIVAL_FOLDED, out);
+}
+
+/* Selection against other selections; then with attention against attention to every key. */
 static void print_crossovers(const struct plan *plan, const struct selection_costs *c,
                              struct text *out) {
-  if (plan->pyramid.flat)
-    return;
-  if (plan->spec->below.kind == BELOW_NEVER && c->expected > c->expected_flat)
-    text_puts(out, "  `below N tokens use flat` would take the flat scan with the same score\n");
-  print_crossover(plan, c, "a flat scan with the same score", selection_flat, out);
-  if (plan->pyramid.score != SCORE_MEAN)
-    print_crossover(plan, c, "a flat scan by means", selection_means, out);
-  if (plan->pyramid.reduce == REDUCE_SUM && plan->pyramid.score != SCORE_MEAN)
-    print_crossover(plan, c, "a flat scan by means of folded heads", selection_folded, out);
+  if (!plan->pyramid.flat)
+    print_flat_crossovers(plan, c, out);
+  if (plan->pyramid.attends)
+    print_crossover(plan, c, "dense attention", RIVAL_DENSE, out);
 }
+
+/* ---- decoding ---- */
+
+static void print_steps(const struct plan *plan, const struct selection_costs *c,
+                        struct text *out) {
+  const struct cost_expected *e = &c->expected;
+  text_printf(out,
+              "\ndecoding at %lld tokens, keys from memory; as expected from steps measured on an "
+              "H200%s\n",
+              (long long)c->tokens, selection_is_measured(plan) ? "" : ", estimated");
+  const struct {
+    int batch;
+    double own, dense;
+    enum selection_rival rival;
+  } rows[] = {{1, e->step, e->dense_step, RIVAL_STEP},
+              {COST_BATCH, e->steps, e->dense_steps, RIVAL_STEPS}};
+  for (int i = 0; i < 2; i++) {
+    int64_t n = selection_crossover(plan, rows[i].rival);
+    text_printf(out, "  batch %2d: a step %.1f us, a dense step %.1f", rows[i].batch,
+                rows[i].own * 1e6, rows[i].dense * 1e6);
+    if (n > 0)
+      text_printf(out, "; expected to be faster from about %lld tokens on", about(n));
+    text_putc(out, '\n');
+  }
+}
+
+/* ---- all ---- */
 
 void explain_selection(const struct plan *plan, int64_t tokens, struct text *out) {
   const struct selection_costs costs = selection_cost_of(plan, tokens);
   explain_selection_method(plan, out);
   print_query(plan, &costs, out);
-  if (!plan->pyramid.prefill)
-    return;
-  print_launches(plan, &costs, out);
-  print_lengths(plan, out);
-  print_crossovers(plan, &costs, out);
+  if (plan->pyramid.prefill) {
+    print_launches(plan, &costs, out);
+    print_expected(plan, &costs, out);
+    print_lengths(plan, out);
+    print_crossovers(plan, &costs, out);
+  }
+  if (plan->pyramid.decode)
+    print_steps(plan, &costs, out);
 }

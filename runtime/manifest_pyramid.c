@@ -39,8 +39,10 @@ static bool read_scoring(struct pisa_lines *lines, struct pisa_method *m) {
 static bool read_route(struct pisa_lines *lines, struct pisa_method *m) {
   static const char *const stages[] = {"clustered", "fused"};
   int stage;
+  if (!pisa_lines_expect(lines, "route"))
+    return false;
   bool starts_twice = strstr(lines->rest, " decode_start=") != NULL;
-  if (!pisa_lines_expect(lines, "route") || !pisa_lines_split(lines, starts_twice ? 8 : 7))
+  if (!pisa_lines_split(lines, starts_twice ? 8 : 7))
     return false;
   m->flat = !strcmp(lines->fields[0], "flat");
   if (!m->flat && strcmp(lines->fields[0], "pyramid"))

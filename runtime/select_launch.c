@@ -81,23 +81,20 @@ ENQUEUE(APPEND, append, job->shape.kv_heads * job->shape.batch)
 ENQUEUE(DECODE_ATTEND, decode_attend, rows(job) * job->layout.splits)
 ENQUEUE(DECODE_MERGE, decode_merge, rows(job) * merged(job))
 
-/* The kernel decode, in clusters of the splits of a query; without attention no outputs of it. */
-static pisa_status enqueue_decode(const struct pisa_job *job, bool attends, pisa_error *error) {
+/* The kernel decode, in clusters of the splits of a query; without attention no outputs of it.
+   |beside|: right behind append. */
+static pisa_status enqueue_decode(const struct pisa_job *job, bool attends, bool beside,
+                                  pisa_error *error) {
   struct pisa_decode_args a;
   void *list[] = {PISA_DECODE_ARGS(ADDRESS)};
   pisa_fill_decode(job, &a);
+  a.beside = beside;
   if (!attends) {
     a.o = 0;
     a.splits = 1;
   }
   return pisa_enqueue_clusters(job, PISA_KERNEL_DECODE, rows(job) * a.splits, a.splits,
                                job->module->kernels[PISA_KERNEL_DECODE].smem_bytes, list, error);
-}
-static pisa_status enqueue_selection(const struct pisa_job *job, pisa_error *error) {
-  return enqueue_decode(job, false, error);
-}
-static pisa_status enqueue_step(const struct pisa_job *job, pisa_error *error) {
-  return enqueue_decode(job, true, error);
 }
 
 pisa_status pisa_select_launch(const struct pisa_job *job, unsigned kernels, pisa_error *error) {
@@ -107,6 +104,7 @@ pisa_status pisa_select_launch(const struct pisa_job *job, unsigned kernels, pis
   const bool clustered = walks && pisa_is_clustered(job->method);
   const bool decodes = !prefill && selects, reads_all = !prefill && job->method->dense;
   const bool joint = attends && (kernels & PISA_LAUNCH_DECODE_ATTEND);
+  const bool appends = !prefill && job->call.n_new > 0 && (kernels & PISA_LAUNCH_APPEND);
   const struct {
     bool present;
     unsigned bit;
@@ -124,9 +122,7 @@ pisa_status pisa_select_launch(const struct pisa_job *job, unsigned kernels, pis
       {job->shape.has_csr, PISA_LAUNCH_CSR_SCAN, enqueue_csr_scan},
       {job->shape.has_csr, PISA_LAUNCH_CSR_FILL, enqueue_csr_fill},
       {prefill && selects && attends, PISA_LAUNCH_ATTEND_BLOCKS, enqueue_attend_blocks},
-      {!prefill && job->call.n_new > 0, PISA_LAUNCH_APPEND, enqueue_append},
-      {decodes && !joint, PISA_LAUNCH_DECODE, enqueue_selection},
-      {decodes && joint, PISA_LAUNCH_DECODE, enqueue_step},
+      {appends, PISA_LAUNCH_APPEND, enqueue_append},
       {reads_all && attends, PISA_LAUNCH_DECODE_ATTEND, enqueue_decode_attend},
       {reads_all && attends && job->layout.splits > 1, PISA_LAUNCH_DECODE_MERGE,
        enqueue_decode_merge},
@@ -135,5 +131,7 @@ pisa_status pisa_select_launch(const struct pisa_job *job, unsigned kernels, pis
   for (size_t i = 0; i < sizeof steps / sizeof *steps && !status; i++)
     if (steps[i].present && (kernels & steps[i].bit))
       status = steps[i].enqueue(job, error);
+  if (!status && decodes && (kernels & PISA_LAUNCH_DECODE))
+    status = enqueue_decode(job, joint, appends, error);
   return status;
 }

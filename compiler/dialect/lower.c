@@ -51,20 +51,13 @@ static const struct {
   const char *op;
   void (*kernel)(struct ir *, const struct plan_pyramid *);
 } SELECTION[] = {
-    {"pisa.pyramid", kernel_pyramid},
-    {"pisa.pyramid", kernel_pyramid_top},
-    {"pisa.walk", kernel_walk},
-    {"pisa.cluster", kernel_cluster},
-    {"pisa.cluster", kernel_scatter},
-    {"pisa.leaf_score", kernel_leaf_score},
-    {"pisa.pick", kernel_pick},
-    {"pisa.flat", kernel_flat},
-    {"pisa.csr", kernel_csr_count},
-    {"pisa.csr", kernel_csr_scan},
-    {"pisa.csr", kernel_csr_fill},
-    {"pisa.attend_blocks", kernel_attend_blocks},
-    {"pisa.append", kernel_append},
-    {"pisa.decode", kernel_decode},
+    {"pisa.pyramid", kernel_pyramid}, {"pisa.pyramid", kernel_pyramid_top},
+    {"pisa.walk", kernel_walk},       {"pisa.cluster", kernel_cluster},
+    {"pisa.cluster", kernel_scatter}, {"pisa.leaf_score", kernel_leaf_score},
+    {"pisa.pick", kernel_pick},       {"pisa.flat", kernel_flat},
+    {"pisa.csr", kernel_csr_count},   {"pisa.csr", kernel_csr_scan},
+    {"pisa.csr", kernel_csr_fill},    {"pisa.attend_blocks", kernel_attend_blocks},
+    {"pisa.append", kernel_append},   {"pisa.decode", kernel_decode},
 };
 
 /* The kernels of one step, appended to the module. */

@@ -14,6 +14,7 @@
 
 #include "compiler/kernels/kernels.h"
 #include "compiler/kernels/node_sum.h"
+#include "compiler/plan/decode.h"
 #include "compiler/sm90/sync.h"
 #include "runtime/abi.def"
 
@@ -200,7 +201,12 @@ void kernel_append(struct ir *k, const struct plan_pyramid *plan) {
   ir_set_half(k, plan->type == TYPE_FP16);
   kernel_begin(k, PISA_APPEND_N_ARGS, append_args);
   val thread = thread_index(k);
-  launch_handover(k);
+  if (decode_overlaps(plan)) {
+    launch_wait(k);
+    launch_next(k);
+  } else {
+    launch_handover(k);
+  }
   val b = udiv(k, cta_index(k), ARG(kv_heads));
   val kv_head = sub(k, cta_index(k), mul(k, b, ARG(kv_heads)));
   val open = at_row(k, ARG(open), cta_index(k), i32(k, PISA_OPEN_LEVELS * row_bytes));

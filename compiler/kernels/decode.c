@@ -254,6 +254,21 @@ static void attend(struct ir *k, const struct plan_pyramid *plan, const val *arg
   }
 }
 
+/* Beside an append of the same call, which has waited: see decode_overlaps. */
+static void begin_launch(struct ir *k, const struct plan_pyramid *plan, const val *args) {
+  launch_next(k);
+  if (!decode_overlaps(plan)) {
+    launch_wait(k);
+    return;
+  }
+  IF (k, is_eq(k, args[PISA_DECODE_beside], i32(k, 0))) {
+    launch_wait(k);
+  }
+  ELSE (k) {
+    launch_acquire(k, args[PISA_DECODE_q]);
+  }
+}
+
 void kernel_decode(struct ir *k, const struct plan_pyramid *plan) {
   const struct plan_kernel *launch = &plan->decode_select;
   assert(launch->threads == WARP * decode_warps(plan));
@@ -265,7 +280,7 @@ void kernel_decode(struct ir *k, const struct plan_pyramid *plan) {
   val number = udiv(k, cta_index(k), ARG(splits)), query = udiv(k, number, SEQUENCE_ARG(kv_heads));
   val kv_head = sub(k, number, mul(k, query, SEQUENCE_ARG(kv_heads)));
   val split = sub(k, cta_index(k), mul(k, number, ARG(splits)));
-  launch_handover(k);
+  begin_launch(k, plan, args);
   IF (k, is_eq(k, split, i32(k, 0))) {
     if (plan->flat)
       flat_decode(k, plan, query, kv_head);
@@ -274,5 +289,7 @@ void kernel_decode(struct ir *k, const struct plan_pyramid *plan) {
   }
   if (plan->attends)
     attend(k, plan, args, query, kv_head, split);
+  if (decode_overlaps(plan))
+    launch_wait(k);
   kernel_end(k, launch->entry, launch->threads, 1);
 }

@@ -18,7 +18,6 @@ static struct walk at_depth(struct ir *k, const struct decode *d, val i) {
   struct walk w = d->w;
   val slot = one_of(k, d->room.depths, d->room.slots, i);
   w.fan = mul_const(k, i, log2_from(d->plan.children));
-  w.tiles = d->room.tiles;
   w.keys = at(k, w.keys, mul_const(k, slot, WALK_WORD));
   w.scores = at(k, w.scores, mul_const(k, slot, node_scores_bytes(&d->plan)));
   return w;
@@ -37,36 +36,53 @@ static val seen_parents(struct ir *k, const struct decode *d, const struct walk 
 }
 
 /* Part |part| of a step from |depth| down. */
-static void score_part(struct ir *k, const struct decode *d, val depth, val part) {
-  const struct decode_room *r = &d->room;
+static void score_part(struct ir *k, const struct decode *d, const struct decode_tiling *t,
+                       val depth, val part) {
+  const int depths = d->room.depths;
   int begin[DECODE_MAX_DEPTHS] = {0};
   val i = i32(k, 0);
-  for (int c = 1; c < r->depths; c++) {
-    begin[c] = begin[c - 1] + r->parts[c - 1];
+  for (int c = 1; c < depths && t->parts[c] > 0; c++) {
+    begin[c] = begin[c - 1] + t->parts[c - 1];
     i = choose(k, is_le(k, i32(k, begin[c]), part), i32(k, c), i);
   }
   i = warp_read(k, i, i32(k, 0));
   struct walk w = at_depth(k, d, i);
   val here = sub(k, depth, i);
+  w.tiles = t->tiles;
   w.parents = var_init(k, seen_parents(k, d, &w, here));
-  val first = sub(k, part, one_of(k, r->depths, begin, i));
-  walk_score_tiles(k, &w, here, mul_const(k, first, r->tiles));
+  val first = sub(k, part, one_of(k, depths, begin, i));
+  walk_score_tiles(k, &w, here, mul_const(k, first, t->tiles));
 }
 
-static void score(struct ir *k, const struct decode *d, val depth, val depths) {
-  const struct decode_room *r = &d->room;
+static void score_by(struct ir *k, const struct decode *d, const struct decode_tiling *t, val depth,
+                     val depths) {
+  const int most = d->room.depths;
   int end[DECODE_MAX_DEPTHS + 1] = {0};
-  for (int c = 0; c < r->depths; c++)
-    end[c + 1] = end[c] + r->parts[c];
-  val parts = one_of(k, r->depths + 1, end, depths);
-  if (end[r->depths] <= d->warps) {
+  for (int c = 0; c < most; c++)
+    end[c + 1] = end[c] + t->parts[c];
+  val parts = one_of(k, most + 1, end, depths);
+  if (end[most] <= d->warps) {
     IF (k, is_lt(k, d->w.lanes.warp, parts)) {
-      score_part(k, d, depth, d->w.lanes.warp);
+      score_part(k, d, t, depth, d->w.lanes.warp);
     }
     return;
   }
   FOR_STEP(k, part, d->w.lanes.warp, parts, i32(k, d->warps)) {
-    score_part(k, d, depth, part);
+    score_part(k, d, t, depth, part);
+  }
+}
+
+static void score(struct ir *k, const struct decode *d, val depth, val depths) {
+  const struct decode_room *r = &d->room;
+  if (r->deep.tiles == r->shallow.tiles) {
+    score_by(k, d, &r->deep, depth, depths);
+    return;
+  }
+  IF (k, is_eq(k, depths, i32(k, r->depths))) {
+    score_by(k, d, &r->deep, depth, depths);
+  }
+  ELSE (k) {
+    score_by(k, d, &r->shallow, depth, depths);
   }
 }
 
@@ -130,10 +146,18 @@ static void many_step(struct ir *k, struct decode *d, val depth) {
   }
 }
 
+/* Depths of a step that begins |left| above the last: the last two are alike. */
+static val step_depths(struct ir *k, const struct decode *d, val left) {
+  const int most = d->room.depths;
+  val half = shift_right(k, add_const(k, left, 1), i32(k, 1));
+  val some = choose(k, is_le(k, left, i32(k, 2 * most)), half, i32(k, most));
+  return choose(k, is_le(k, left, i32(k, most)), left, some);
+}
+
 void decode_go_down(struct ir *k, struct decode *d, struct var depth, int last) {
   WHILE (k, is_lt(k, i32(k, last), get(k, depth))) {
     val above = get(k, depth), first = add_const(k, above, -1);
-    val depths = smin(k, sub(k, above, i32(k, last)), i32(k, d->room.depths));
+    val depths = step_depths(k, d, sub(k, above, i32(k, last)));
     if (decode_has_few(&d->plan)) {
       score(k, d, first, depths);
       cta_sync(k);

@@ -1,24 +1,16 @@
-/* cost_selection.c: in goes a plan that selects blocks and a length; out come counts and times.
+/* cost_selection.c: in goes a plan that selects blocks and a length; out come counts and the times
+   they take at best; what is expected is added by expected_selection.c.
    Letters: N tokens, C leaf, g children, K keep, G heads per key head, D head_dim. */
 #include "compiler/plan/cost_selection.h"
 
 #include <math.h>
 
+#include "compiler/plan/blocks.h"
+#include "compiler/plan/decode.h"
 #include "compiler/plan/kept.h"
 #include "runtime/abi.def"
 
 enum { ELEMENT = 2, FLOAT = 4, INT = 4, ROWS = 16, SAMPLES = 512 };
-
-/* Rates that CUDA prototypes of these kernels reached on an H200 (32 / 2 heads x 64, C = 64, K = 8,
-   g = 2; 64 K to 256 K tokens): */
-#define WALK_PRODUCTS 5.3e10 /* m16n8k16 a second, selection of the best included: 1.26 ms */
-#define LEAF_EXPS 2.7e12     /* exps a second in clusters: 2.59 ms */
-#define LEAF_FLOPS 5.5e14    /* where exps are not what bounds */
-#define FLAT_FLOPS 5.2e13    /* a flat scan that keeps the best: 42.5 ms */
-#define FOLDED_FLOPS 2.5e13  /* the same with the heads of a group folded into one: 5.5 ms */
-#define BUILD_BYTES 2.35e12  /* pyramid and images */
-#define LIST_SECONDS 1.7e-10 /* cluster, scatter and pick of one query and key head */
-#define LAUNCH_SECONDS 7e-6  /* of a launch and the end of the one before */
 
 static int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
@@ -121,7 +113,9 @@ static void count_query(const struct plan *plan, int64_t tokens, int64_t own, in
   count_leaves(q, p, (double)ranked, by_mean);
   if (levels > 1 && ranked > 0)
     q->parents += (double)smaller(smaller(level[1].candidates, p->keep), ranked);
-  q->listed += (double)smaller(level[0].candidates, p->keep);
+  int64_t listed = smaller(level[0].candidates, p->keep);
+  q->listed += (double)listed;
+  q->forced += (double)smaller(forced, listed);
 }
 
 /* Over leaves at even distances, all of them where there are few. */
@@ -130,10 +124,18 @@ static struct cost_query average(const struct plan *plan, int64_t tokens, int le
   struct cost_query q = {0};
   for (int64_t i = 0; i < n; i++)
     count_query(plan, tokens, (2 * i + 1) * leaves / (2 * n), levels, &q);
-  double *const fields[] = {&q.levels,   &q.means, &q.far,     &q.keys,
-                            &q.products, &q.exps,  &q.parents, &q.listed};
+  double *const fields[] = {&q.levels, &q.means,   &q.far,    &q.keys,  &q.products,
+                            &q.exps,   &q.parents, &q.listed, &q.forced};
   for (unsigned i = 0; i < sizeof fields / sizeof *fields; i++)
     *fields[i] /= (double)n;
+  return q;
+}
+
+static struct cost_query decoded(const struct plan *plan, int64_t tokens, int levels) {
+  struct plan decoding = *plan;
+  struct cost_query q = {0};
+  decoding.pyramid = decode_walk(&plan->pyramid);
+  count_query(&decoding, tokens, (tokens - 1) / plan->pyramid.leaf, levels, &q);
   return q;
 }
 
@@ -145,7 +147,7 @@ static struct cost *launch(struct selection_costs *c, const struct plan_kernel *
   return cost;
 }
 
-static double rows_of(const struct plan *plan, const struct selection_costs *c) {
+double selection_rows(const struct plan *plan, const struct selection_costs *c) {
   return (double)plan->spec->shape.kv_heads * (double)c->tokens;
 }
 
@@ -153,11 +155,11 @@ static double rows_of(const struct plan *plan, const struct selection_costs *c) 
 static double build_bytes(const struct plan *plan, const struct selection_costs *c) {
   const struct plan_pyramid *p = &plan->pyramid;
   double means = 1.0 / p->leaf / (1 - 1.0 / p->children);
-  return rows_of(plan, c) * p->head_dim * ELEMENT * (1 + means + p->clustered);
+  return selection_rows(plan, c) * p->head_dim * ELEMENT * (1 + means + p->clustered);
 }
 
 static double walk_flops(const struct plan *plan, const struct selection_costs *c, double rows) {
-  return rows_of(plan, c) * rows * plan->pyramid.group * 2 * plan->pyramid.head_dim;
+  return selection_rows(plan, c) * rows * plan->pyramid.group * 2 * plan->pyramid.head_dim;
 }
 
 static void build(const struct plan *plan, struct selection_costs *c) {
@@ -175,7 +177,7 @@ static double queries_of_means(const struct plan_pyramid *p) {
 /* |keys| of leaves are read here too where there are no clusters. */
 static void choose(const struct plan *plan, struct selection_costs *c) {
   const struct plan_pyramid *p = &plan->pyramid;
-  double rows = rows_of(plan, c), keys = p->clustered ? 0 : c->query.keys;
+  double rows = selection_rows(plan, c), keys = p->clustered ? 0 : c->query.keys;
   double d = p->head_dim * (double)ELEMENT;
   double leaf_exps = p->clustered ? p->group * c->query.keys * (p->score == SCORE_LSE) : 0;
   struct cost *cost = launch(c, p->flat ? &p->flat_scan : &p->walk);
@@ -197,49 +199,23 @@ static void choose(const struct plan *plan, struct selection_costs *c) {
   launch(c, &p->pick)->hbm_bytes = scores + 2 * lists;
 }
 
+/* A tile reads the union of its queries' lists once and multiplies all its rows with it; lists of
+   neighbours are taken to share what is forced and nothing else. A query alone reads its list. */
 static void attend(const struct plan *plan, struct selection_costs *c) {
   const struct plan_pyramid *p = &plan->pyramid;
-  double rows = rows_of(plan, c), keys = c->query.listed * p->leaf, d = p->head_dim;
+  double rows = selection_rows(plan, c), listed = c->query.listed * p->leaf, d = p->head_dim;
+  double reads = listed, multiplied = listed * p->group;
   struct cost *cost = launch(c, &p->attend_blocks);
-  cost->flops = 2 * walk_flops(plan, c, keys);
-  cost->exps = rows * keys * p->group;
-  cost->l2_bytes = rows * (2 * keys + 2 * p->group) * d * ELEMENT;
+  c->tile_queries = 1;
+  if (blocks_in_tiles(p)) {
+    c->tile_queries = p->attend_blocks.threads / 128 * BLOCKS_TILE_ROWS / blocks_head_rows(p);
+    reads -= c->query.forced * p->leaf * (1 - 1.0 / c->tile_queries);
+    multiplied = reads * c->tile_queries * blocks_head_rows(p);
+  }
+  cost->flops = rows * multiplied * 4 * d;
+  cost->exps = rows * listed * p->group;
+  cost->l2_bytes = rows * (2 * reads + 2 * p->group) * d * ELEMENT;
   cost->hbm_bytes = rows * (2 + 2 * p->group) * d * ELEMENT;
-}
-
-/* ---- what is expected ---- */
-
-static double expected_walk(const struct plan *plan, const struct selection_costs *c) {
-  const struct plan_pyramid *p = &plan->pyramid;
-  double rows = rows_of(plan, c), seconds = rows * c->query.products / WALK_PRODUCTS;
-  if (!p->clustered)
-    return seconds;
-  double exps = rows * c->query.keys * p->group / LEAF_EXPS;
-  double flops = walk_flops(plan, c, c->query.keys) / LEAF_FLOPS;
-  return seconds + (exps > flops ? exps : flops) + rows * LIST_SECONDS;
-}
-
-/* Every visible leaf, |rows| rows each. */
-static double expected_scan(const struct plan *plan, const struct selection_costs *c, double rows,
-                            double rate) {
-  double leaves = (double)c->tokens / plan->pyramid.leaf * (plan->pyramid.causal ? 0.5 : 1);
-  return walk_flops(plan, c, leaves * rows) / rate;
-}
-
-static void expect(const struct plan *plan, struct selection_costs *c) {
-  const struct plan_pyramid *p = &plan->pyramid;
-  double fixed = build_bytes(plan, c) / BUILD_BYTES + 2 * LAUNCH_SECONDS;
-  bool by_mean = p->score == SCORE_MEAN, folds = by_mean && p->reduce == REDUCE_SUM;
-  double means = expected_scan(plan, c, 1, FLAT_FLOPS);
-  double folded = expected_scan(plan, c, 1.0 / p->group, FOLDED_FLOPS);
-  double keys = expected_scan(plan, c, p->leaf, LEAF_FLOPS);
-  double flat = folds ? folded : by_mean ? means : keys;
-  int launches = p->clustered ? 5 : 1;
-  c->expected_flat = fixed + flat + LAUNCH_SECONDS;
-  c->expected_means = fixed + means + LAUNCH_SECONDS;
-  c->expected_folded = fixed + folded + LAUNCH_SECONDS;
-  c->expected =
-      p->flat ? c->expected_flat : fixed + expected_walk(plan, c) + launches * LAUNCH_SECONDS;
 }
 
 /* As runtime/workspace.h lays it out, with the pyramid. */
@@ -260,35 +236,14 @@ struct selection_costs selection_cost_of(const struct plan *plan, int64_t tokens
   c.levels = count_levels(&plan->pyramid, tokens);
   walk(plan, tokens, (tokens - 1) / plan->pyramid.leaf, c.levels, c.last);
   c.query = average(plan, tokens, c.levels);
+  c.decoded = decoded(plan, tokens, c.levels);
   build(plan, &c);
   choose(plan, &c);
   attend(plan, &c);
-  expect(plan, &c);
+  selection_expect(plan, &c);
   for (int i = 0; i < c.n_launches; i++) {
     cost_bound(plan->target, &c.launch[i], plan->target->sm_count, 1);
     c.seconds += c.launch[i].seconds + plan->target->launch_seconds;
   }
   return c;
-}
-
-double selection_flat(const struct selection_costs *c) {
-  return c->expected_flat;
-}
-
-double selection_means(const struct selection_costs *c) {
-  return c->expected_means;
-}
-
-double selection_folded(const struct selection_costs *c) {
-  return c->expected_folded;
-}
-
-int64_t selection_crossover(const struct plan *plan,
-                            double (*flat)(const struct selection_costs *)) {
-  for (int64_t n = 1024; n <= 1 << 24; n += n / 8) {
-    struct selection_costs c = selection_cost_of(plan, n);
-    if (c.expected < flat(&c))
-      return n;
-  }
-  return 0;
 }

@@ -12,8 +12,8 @@
 #include "runtime/abi.def"
 
 enum {
-  DECODE_MAX_DEPTHS = 3,    /* of a step: one more would read twice as much as all before */
-  DECODE_MAX_TILES = 4,     /* of a warp */
+  DECODE_MAX_DEPTHS = 4,    /* of a step: one more would read twice as much as all before */
+  DECODE_QUICK_TILES = 4,   /* of a warp: more take longer than they wait for memory */
   DECODE_LANES = 32,        /* candidates that one warp chooses from, one a lane */
   DECODE_TOTAL_BYTES = 256, /* of a warp without a walk: 32 rows, two numbers each */
   DECODE_PAD = 4            /* keys behind the last candidate: absent */
@@ -26,10 +26,19 @@ static inline struct plan_pyramid decode_walk(const struct plan_pyramid *p) {
   return walk;
 }
 
-/* 16, or as many as have registers for the operands of a query. */
+/* A walk's warps wait for each other at every step: 8. A scan takes 16, or as many as have
+   registers for the operands of a query. */
 static inline int decode_warps(const struct plan_pyramid *p) {
   const int query = (p->group + 15) / 16 * p->head_dim / 4;
-  return query <= 16 ? 16 : 8;
+  return p->flat && query <= 16 ? 16 : 8;
+}
+
+/* Whether decode need not wait for the append of the same call: nothing that it ranks or attends to
+   depends on what that writes. The new tokens, a leaf's at most, are in the last two leaves. A node
+   of theirs that a query sees has its own leaf or the previous one, so it is forced: its key does
+   not count, and without mass no other's depends on it. */
+static inline bool decode_overlaps(const struct plan_pyramid *p) {
+  return !p->flat && p->causal && p->current && p->previous && !plan_is_mass(p);
 }
 
 /* Whether one warp chooses from the candidates of K nodes. */
@@ -37,10 +46,17 @@ static inline bool decode_has_few(const struct plan_pyramid *p) {
   return p->keep * p->children <= DECODE_LANES;
 }
 
+/* How warps share a step. */
+struct decode_tiling {
+  int tiles;                    /* of a product of eight rows each, of a warp */
+  int parts[DECODE_MAX_DEPTHS]; /* so many products of each depth */
+};
+
 struct decode_room {
-  int depths, tiles;            /* of a step */
-  int parts[DECODE_MAX_DEPTHS]; /* of |tiles| products: of each depth */
-  int slots[DECODE_MAX_DEPTHS]; /* its first slot */
+  int depths;                   /* of a step, at most */
+  struct decode_tiling deep;    /* of a step of as many */
+  struct decode_tiling shallow; /* of a step of fewer */
+  int slots[DECODE_MAX_DEPTHS]; /* the first of each depth */
   int first_tiles;              /* of a warp, where the first level is scored */
   int kept, places;             /* words: of nodes; of those kept of many candidates */
   int candidates, scores;       /* words: as walk_room's */
@@ -57,14 +73,30 @@ static inline int decode_parts(const struct plan_pyramid *p, int depths, int til
   return parts;
 }
 
+/* As registers hold logits. */
+static inline int decode_max_tiles(const struct plan_pyramid *p) {
+  return p->score == SCORE_MEAN ? 4 : 8;
+}
+
 static inline int decode_depths(const struct plan_pyramid *p) {
   const int warps = decode_warps(p), chosen = p->decode_depths;
   const int most = chosen > 0 && chosen < DECODE_MAX_DEPTHS ? chosen : DECODE_MAX_DEPTHS;
   int depths = 1;
   while (decode_has_few(p) && depths < most &&
-         decode_parts(p, depths + 1, DECODE_MAX_TILES) <= warps)
+         decode_parts(p, depths + 1, decode_max_tiles(p)) <= warps)
     depths++;
   return depths;
+}
+
+/* Of |depths| depths: as few tiles as keep all parts at once, but |least|. */
+static inline struct decode_tiling decode_tiling_of(const struct plan_pyramid *p, int depths,
+                                                    int least) {
+  struct decode_tiling t = {.tiles = least};
+  while (decode_parts(p, depths, t.tiles) > decode_warps(p) && t.tiles < decode_max_tiles(p))
+    t.tiles *= 2;
+  for (int i = 0; i < depths; i++)
+    t.parts[i] = decode_parts(p, i + 1, t.tiles) - (i > 0 ? decode_parts(p, i, t.tiles) : 0);
+  return t;
 }
 
 static inline int decode_groups(int candidates) { /* of 32 */
@@ -75,14 +107,14 @@ static inline int decode_groups(int candidates) { /* of 32 */
 static inline struct decode_room decode_room_of(const struct plan_pyramid *walk) {
   const int warps = decode_warps(walk), rows = walk_parent_rows(walk);
   const struct walk_room w = walk_room_of(walk);
-  struct decode_room r = {.depths = decode_depths(walk), .tiles = 1};
-  while (decode_parts(walk, r.depths, r.tiles) > warps && r.tiles < DECODE_MAX_TILES)
-    r.tiles *= 2;
+  struct decode_room r = {.depths = decode_depths(walk)};
+  r.deep = r.shallow = decode_tiling_of(walk, r.depths, 1);
+  if (r.depths > 1 && r.deep.tiles > DECODE_QUICK_TILES)
+    r.shallow = decode_tiling_of(walk, r.depths - 1, 1);
   int slots = 0;
   for (int i = 0; i < r.depths; i++) {
     r.slots[i] = slots;
-    r.parts[i] = decode_parts(walk, i + 1, r.tiles) - (i > 0 ? decode_parts(walk, i, r.tiles) : 0);
-    slots += r.parts[i] * r.tiles * 8 * walk->children / rows;
+    slots += r.deep.parts[i] * r.deep.tiles * 8 * walk->children / rows;
   }
   const int most = 8 / (walk->score == SCORE_MEAN ? 2 : 1);
   r.first_tiles = 1;

@@ -101,6 +101,19 @@ void launch_handover(struct ir *k) {
          0, NULL);
 }
 
+void launch_next(struct ir *k) {
+  ir_asm(k, "griddepcontrol.launch_dependents;", "~{memory}", NO_TYPE, 0, NULL, 0, NULL);
+}
+
+void launch_wait(struct ir *k) {
+  ir_asm(k, "griddepcontrol.wait;", "~{memory}", NO_TYPE, 0, NULL, 0, NULL);
+}
+
+void launch_acquire(struct ir *k, val pointer) {
+  val word;
+  ir_asm(k, "ld.acquire.gpu.global.b32 $0, [$1];", "=r,l,~{memory}", k->i32, 1, &word, 1, &pointer);
+}
+
 static void set_registers(struct ir *k, int count, const char *action) {
   char attributes[80];
   snprintf(attributes, sizeof attributes, "regCount = %d : i32, action = #nvvm<action %s>", count,

@@ -51,6 +51,17 @@ void fence_async_proxy(struct ir *k);
    access to global memory. */
 void launch_handover(struct ir *k);
 
+/* Its parts, for a kernel that runs beside the one before it. That one, F, waits and then lets the
+   next one start: so whatever came before F is complete when the next one, N, begins. N must not
+   read what F writes, nor write what F touches, before it waits; and it waits before it ends, so
+   that the kernel after N, which waits for N, comes after F too. What came before F is seen once a
+   thread has acquired: caches may be older. F must be known: N follows it in the same call. */
+void launch_next(struct ir *k);
+void launch_wait(struct ir *k);
+/* Loads of this thread from here on see what was complete when its CTA began; |pointer|, global, to
+   any four bytes. */
+void launch_acquire(struct ir *k, val pointer);
+
 /* setmaxnreg for the calling warpgroup: hand registers back, or take more. */
 void registers_shrink(struct ir *k, int count);
 void registers_grow(struct ir *k, int count);

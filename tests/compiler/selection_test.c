@@ -194,14 +194,46 @@ static void costs(struct arena *arena) {
   CHECK(c.last[0].nodes == 4096 && c.last[0].candidates == 16 && c.last[0].ranked == 13);
   CHECK(c.query.means > 178 && c.query.means < 190 && c.query.keys > 790 && c.query.keys < 840);
   CHECK(c.n_launches == 8 && c.launch[7].kernel == &plan->pyramid.attend_blocks);
-  CHECK(c.expected > 3.6e-3 && c.expected < 4.2e-3);           /* 4.0 ms were measured */
-  CHECK(selection_cost_of(plan, 65536).expected < 1.0e-3);     /* 0.93 */
-  CHECK(c.expected_means > 38e-3 && c.expected_means < 46e-3); /* 42.5 */
-  CHECK(c.expected_folded > 5e-3 && c.expected_folded < 6e-3); /* 5.5 */
-  int64_t n = selection_crossover(plan, selection_means);
-  CHECK(n > 16384 && n < 28000);
-  n = selection_crossover(plan, selection_folded);
-  CHECK(n > 131072 && n < 250000);
+  CHECK(c.tile_queries == 4 && fabs(c.query.forced - 3) < 0.01);
+  CHECK(c.expected.select > 3.9e-3 && c.expected.select < 4.4e-3); /* 4.07 to 4.35 ms measured */
+  CHECK(c.expected.attend > 5.6e-3 && c.expected.attend < 6.6e-3); /* 6.22 */
+  CHECK(c.expected.folded > 2.2e-3 && c.expected.folded < 2.6e-3); /* 2.41 */
+  CHECK(c.expected.means > 5 * c.expected.folded);
+  CHECK(selection_is_measured(plan));
+}
+
+/* Of the lists of four neighbours, 8 leaves each, 3 forced ones are the same: 23 of 32 are read,
+   and all 64 rows are multiplied with them. */
+static void tiles(struct arena *arena) {
+  struct spec spec = spec_of();
+  const struct plan *plan = plan_of(arena, &spec);
+  struct selection_costs c = selection_cost_of(plan, 262144);
+  const struct cost *blocks = &c.launch[c.n_launches - 1];
+  double rows = selection_rows(plan, &c), keys = 23.0 / 4 * 64;
+  CHECK(fabs(blocks->l2_bytes / (rows * (2 * keys + 32) * 64 * 2) - 1) < 0.01);
+  CHECK(fabs(blocks->flops / (rows * keys * 64 * 4 * 64) - 1) < 0.01);
+  spec.shape.heads = 16; /* 8 a key head: each query alone */
+  plan = plan_of(arena, &spec);
+  c = selection_cost_of(plan, 262144);
+  blocks = &c.launch[c.n_launches - 1];
+  CHECK(c.tile_queries == 1 && !selection_is_measured(plan));
+  CHECK(fabs(blocks->l2_bytes / (selection_rows(plan, &c) * (16 * 64 + 16) * 64 * 2) - 1) < 0.01);
+}
+
+/* From a crossover on, and not before, the rival takes more time. */
+static void crossovers(struct arena *arena) {
+  struct spec spec = spec_of();
+  const struct plan *plan = plan_of(arena, &spec);
+  int64_t least[] = {1024, 16384, 262144, 2048, 16384, 1024};
+  int64_t most[] = {8192, 65536, 1 << 20, 8192, 65536, 4096};
+  for (int rival = RIVAL_FLAT; rival <= RIVAL_STEPS; rival++) {
+    int64_t n = selection_crossover(plan, (enum selection_rival)rival);
+    CHECK(n > least[rival] && n < most[rival]);
+    struct selection_costs at = selection_cost_of(plan, n);
+    struct selection_costs before = selection_cost_of(plan, n * 8 / 9 - 1);
+    CHECK(selection_own_seconds(&at, rival) < selection_rival_seconds(&at, rival));
+    CHECK(selection_own_seconds(&before, rival) >= selection_rival_seconds(&before, rival));
+  }
 }
 
 static void costs_of_others(struct arena *arena) {
@@ -219,11 +251,13 @@ static void costs_of_others(struct arena *arena) {
   struct selection_costs mass = selection_cost_of(plan_of(arena, &spec), 65536);
   CHECK(mass.last[0].ranked == 16 && mass.query.keys > lse.query.keys);
   CHECK(mass.workspace > lse.workspace);
+  double more = mass.expected.select / lse.expected.select; /* 1.186 measured */
+  CHECK(more > 1.12 && more < 1.25);
   spec.route.score = SCORE_MEAN;
   spec.route.kind = ROUTE_FLAT;
   struct selection_costs flat = selection_cost_of(plan_of(arena, &spec), 65536);
   CHECK(flat.query.keys == 0 && fabs(flat.query.means / 512 - 1) < 0.02);
-  CHECK(flat.expected == flat.expected_flat && flat.expected == flat.expected_means);
+  CHECK(flat.expected.select == flat.expected.flat && flat.expected.flat == flat.expected.means);
 }
 
 int main(void) {
@@ -236,6 +270,8 @@ int main(void) {
   dense_decoding(&arena);
   forced();
   costs(&arena);
+  tiles(&arena);
+  crossovers(&arena);
   costs_of_others(&arena);
   arena_fini(&arena);
   return failures != 0;

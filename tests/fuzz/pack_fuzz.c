@@ -74,7 +74,9 @@ static void check_manifest(const struct pisa_manifest *manifest) {
     const struct pisa_kernel *edge = &variant->kernels[PISA_KERNEL_ATTEND_EDGE];
     const bool attends = !selects && variant->method.prefill;
     require(edge->present == attends && (!attends || *edge->entry), "an attend kernel");
-    require(variant->kernels[PISA_KERNEL_DECODE_ATTEND].present == variant->method.decode,
+    const bool decodes = variant->method.decode;
+    require(variant->kernels[PISA_KERNEL_DECODE].present == (decodes && selects) &&
+                variant->kernels[PISA_KERNEL_DECODE_ATTEND].present == (decodes && !selects),
             "a decoding kernel");
     require(variant->kernels[PISA_KERNEL_PYRAMID].present == (selects && variant->method.prefill),
             "a pyramid kernel");

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "runtime/abi.def"
 #include "runtime/cuda.h"
@@ -52,7 +51,7 @@ struct CUfunc_st {
   const struct CUmod_st *module;
 };
 struct CUevent_st {
-  struct timespec at;
+  double at; /* of |clock_ms| */
 };
 struct launch {
   enum kernel kernel;
@@ -69,6 +68,10 @@ struct CUgraph_st {
 static struct CUgraph_st *capture; /* NULL: launches run */
 static CUcontext current;
 static int calls; /* of the whole method */
+/* Moves by LAUNCH_MS with every launch, so that who is faster does not depend on what else runs
+   here. */
+enum { LAUNCH_MS = 5 };
+static double clock_ms;
 
 /* Bytes of every parameter of a kernel. */
 #define BYTES(kind, name, meaning) BYTES_##kind,
@@ -311,6 +314,7 @@ static void run_selection(const struct launch *launch) {
 
 static void run(const struct launch *launch) {
   const struct model_build *build = &launch->build;
+  clock_ms += LAUNCH_MS;
   if (launch->kernel >= PYRAMID) {
     run_selection(launch);
     return;
@@ -379,7 +383,7 @@ CUresult cuEventDestroy(CUevent event) {
 
 CUresult cuEventRecord(CUevent event, CUstream stream) {
   (void)stream;
-  clock_gettime(CLOCK_MONOTONIC, &event->at);
+  event->at = clock_ms;
   return CUDA_SUCCESS;
 }
 
@@ -388,8 +392,7 @@ CUresult cuEventSynchronize(CUevent event) {
 }
 
 CUresult cuEventElapsedTime(float *ms, CUevent begin, CUevent end) {
-  double seconds = (double)(end->at.tv_sec - begin->at.tv_sec);
-  *ms = (float)(1e3 * seconds + 1e-6 * (double)(end->at.tv_nsec - begin->at.tv_nsec));
+  *ms = (float)(end->at - begin->at);
   return CUDA_SUCCESS;
 }
 

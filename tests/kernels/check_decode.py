@@ -1,5 +1,8 @@
 """The kernel decode against the definition (select.h), and what it attends to against its lists, by clusters of 1 to 8
-CTAs: check_decode.py EMIT KEY=VALUE ..."""
+CTAs; and where decode and append of a call may run side by side, the order of what keeps them from others.
+check_decode.py EMIT KEY=VALUE ..."""
+import re
+
 from select_lists import PLAN, run
 from selection import ceil_div
 
@@ -26,4 +29,21 @@ def calls():
         yield dict(kv_heads=1, batch=1, n_q=1, n_k=far, special="equal")
 
 
+def check_launches():
+    """Append lets decode begin when all before append is complete; decode ends when append has."""
+    def words(name):
+        statements = " ".join(PLAN.kernel(name).source)
+        return re.findall(r"\b(?:launch_dependents|griddepcontrol\.wait|ret|[ls][dt]\.global|ld\.acquire)\b", statements)
+    append, decode = ([word.split(".")[-1] for word in words(name)] for name in ("append", "decode"))
+    if not PLAN.overlaps:
+        for kernel in append, decode:
+            assert kernel[:2] == ["launch_dependents", "wait"] and kernel.count("wait") == 1, kernel[:3]
+        return
+    assert append[:2] == ["wait", "launch_dependents"], append[:3]
+    assert decode[0] == "launch_dependents" and set(decode[1:3]) == {"wait", "acquire"}, decode[:4]
+    ends = [before for before, word in zip(decode, decode[1:]) if word == "ret"]
+    assert ends and set(ends) == {"wait"} and decode.count("wait") == 1 + len(ends), ends
+
+
+check_launches()
 run("decode", calls(), lambda call: call.s.R, PLAN.decode_start if PLAN.decode_start >= 0 else None)

@@ -5,7 +5,7 @@ import sys
 import numpy as np
 
 from machine import F32, S32, Global
-from selection import Case, Selector, Sequences, plan_of_arguments, stored_means
+from selection import Case, Selector, Sequences, ceil_div, plan_of_arguments, stored_means
 
 PLAN = plan_of_arguments()
 SCALE = F32(0.125)
@@ -28,12 +28,14 @@ class Watched(Selector):
 
 
 class Call:
-    """|splits|: CTAs of a cluster, of the kernel decode, which attends to its lists too; 0: it does not."""
+    """|splits|: CTAs of a cluster, of the kernel decode, which attends to its lists too; 0: it does not. It runs beside
+    append where it need not wait for it: then means of nodes with new tokens, as many as there may be, are anything."""
 
     def __init__(self, seed, kv_heads, size=1.0, special=None, ctas=3, worth=True, token_major=False, splits=0, **shape):
         self.s = Sequences(PLAN, kv_heads, **shape)
         self.case = Case(seed, self.s, (size, 1, 1), token_major)
         self.ctas, self.worth, self.splits = ctas, worth, splits
+        self.beside = PLAN.overlaps and not self.s.packed
         k, q = self.case.k, self.case.q
         if special == "equal":
             k[...] = k[:, :, :1]
@@ -51,17 +53,30 @@ class Call:
         clusters = max(self.splits, 1)
         kernel.launch(ctas * clusters, kernel.shared, m,
                       [*case.sequence_arguments(m), *case.array_arguments(m, case.q), *case.array_arguments(m, case.k),
-                       m.array(stored_means(case.means())), self.ids, self.out, float(SCALE),
+                       m.array(stored_means(self.means())), self.ids, self.out, float(SCALE),
                        *(self.attend_arguments() if kernel.entry == "pisa_decode" else ())], cluster=clusters)
 
+    def means(self):
+        means, s, random = self.case.means(), self.s, np.random.default_rng(1)
+        for x in s.each if self.beside else ():
+            for level in range(1, 32):
+                size = PLAN.size(level)
+                for node in range(max(x.keys - PLAN.C, 0) // size, ceil_div(x.keys, size)):
+                    for kv_head in range(s.kv_heads):
+                        row = s.node_row(x, kv_head, level, node)
+                        means.reshape(-1, PLAN.D)[row] = random.integers(0, 1 << 16, PLAN.D)
+                if size >= x.keys:
+                    break
+        return means
+
     def attend_arguments(self):
-        """v, o, lse and splits."""
+        """v, o, lse, splits and beside."""
         m, case = self.memory, self.case
         if not self.splits:
-            return [0] * 9 + [1]
+            return [0] * 9 + [1, int(self.beside)]
         self.o = case.array_arguments(m, np.full(case.q.shape, 0xFFFF, np.uint16))
         self.lse = m.empty(self.s.T * self.s.kv_heads * PLAN.G, F32)
-        return [*case.array_arguments(m, case.v), *self.o, self.lse, self.splits]
+        return [*case.array_arguments(m, case.v), *self.o, self.lse, self.splits, int(self.beside)]
 
     def check_attention(self):
         """o and lse, of the lists as they are. p is rounded once, o once."""

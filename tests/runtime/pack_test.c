@@ -159,7 +159,7 @@ static void check_every_prefix(void) {
   sample_free(&sample);
 }
 
-/* Every bit matters: a pack with one byte changed is never read. */
+/* Every bit matters: a pack with one byte changed is never read. Its ABI may become an older one */
 static void check_every_flip(void) {
   struct sample sample;
   pisa_error error;
@@ -168,7 +168,8 @@ static void check_every_flip(void) {
     for (int bit = 0; bit < 8; bit++) {
       sample.bytes[i] = (char)(sample.bytes[i] ^ (1 << bit));
       pisa_status status = read_sample(&sample, &error);
-      if (status != PISA_CORRUPT || !*error.message)
+      bool older = i == strlen("PISA-PACK ") && strchr("12", sample.bytes[i]);
+      if (status != (older ? PISA_UNSUPPORTED : PISA_CORRUPT) || !*error.message)
         CHECK_FAILS(status, PISA_CORRUPT, error, "byte flip");
       sample.bytes[i] = (char)(sample.bytes[i] ^ (1 << bit));
     }

@@ -331,6 +331,7 @@ static void check_decode(const pisa_module *module, const pisa_attention *call, 
   l = next(&i, "pisa_decode", w.rows * clusters, call, &w);
   CHECK_INT(l->cluster, clusters);
   IS(DECODE, splits, clusters);
+  IS(DECODE, beside, call->n_new > 0);
   ARRAY(DECODE, q, call->batch, HEADS, call->n_q);
   ARRAY(DECODE, k, call->batch, KV_HEADS, call->n_k);
   IS(DECODE, means, pointer(call->pyramid));

@@ -130,7 +130,29 @@ static void check_refusals(void) {
   sample_free(&sample);
 }
 
+/* A manifest with a right digest that ends behind any of its lines but the last. */
+static void check_every_end(const struct sample_spec *spec) {
+  struct sample sample, edited;
+  pisa_pack *pack = NULL;
+  sample_make(spec, &sample);
+  const char *text = sample.bytes + sample.manifest_at, *stop = text + sample.manifest_size - 1;
+  for (const char *end = text; (end = memchr(end, '\n', (size_t)(stop - end)));) {
+    sample_sign(text, (size_t)(++end - text), "", 0, &edited);
+    CHECK_FAILS(pisa_pack_read(edited.bytes, edited.size, &pack, &error), PISA_CORRUPT, error,
+                "manifest line");
+    sample_free(&edited);
+  }
+  sample_free(&sample);
+}
+
 int main(void) {
+  check_every_end(&(struct sample_spec){.pyramid = SIZES});
+  check_every_end(&(struct sample_spec){.no_cubin = false});
+  check_every_end(
+      &(struct sample_spec){.dense = true,
+                            .phases = "decode",
+                            .pages = "pages size=16\n",
+                            .shape = "heads=8 kv_heads=2 head_dim=64 type=bf16 mask=causal"});
   check_fields();
   check_words();
   check_variant();
