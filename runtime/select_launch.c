@@ -20,8 +20,11 @@ static int64_t rows(const struct pisa_job *job) {
 
 /* Queries that a CTA of attend_blocks takes. */
 static int64_t attended(const struct pisa_job *job) {
-  int warps = job->module->kernels[PISA_KERNEL_ATTEND_BLOCKS].threads / 32;
-  return warps / pisa_attend_blocks_warps(pisa_method_group(job->method));
+  const struct pisa_method *m = job->method;
+  const int warps = job->module->kernels[PISA_KERNEL_ATTEND_BLOCKS].threads / 32;
+  const int group = pisa_method_group(m);
+  const int each = pisa_attend_blocks_each(group, m->head_dim, m->key, m->page);
+  return warps / pisa_attend_blocks_warps(group) * each;
 }
 
 /* Queries that a CTA of flat takes: heads fold into one query where scores are linear and add up.

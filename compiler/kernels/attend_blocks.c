@@ -59,7 +59,7 @@ static void attend_query(struct ir *k, const struct plan_pyramid *plan, const st
   store_rows(k, &a, &out);
 }
 
-/* Returns whether the warp's query is done. */
+/* Returns whether the warp's queries are done. */
 static val attend_tile(struct ir *k, const struct plan_pyramid *plan, const struct lanes *lanes,
                        val kv_head, val first) {
   struct query_tile tile = query_tile_new(k, plan, lanes, kv_head, first);
@@ -72,7 +72,8 @@ static val attend_tile(struct ir *k, const struct plan_pyramid *plan, const stru
 
 void kernel_attend_blocks(struct ir *k, const struct plan_pyramid *plan) {
   const struct plan_kernel *launch = &plan->attend_blocks;
-  const int shares = blocks_warps_of_query(plan), queries = launch->threads / WARP / shares;
+  const int shares = blocks_warps_of_query(plan), each = blocks_each(plan);
+  const int queries = launch->threads / WARP / shares * each;
   assert(queries >= 1 && plan->leaf % BLOCKS_UNIT == 0 && plan->page % BLOCKS_UNIT == 0);
   ir_set_half(k, plan->type == TYPE_FP16);
   kernel_begin(k, PISA_ATTEND_BLOCKS_N_ARGS, attend_blocks_args);
@@ -81,14 +82,20 @@ void kernel_attend_blocks(struct ir *k, const struct plan_pyramid *plan) {
   val tiles = udiv(k, add_const(k, ARG(queries), queries - 1), i32(k, queries));
   val kv_head = udiv(k, cta_index(k), tiles);
   val first = mul_const(k, sub(k, cta_index(k), mul(k, kv_head, tiles)), queries);
-  val place = udiv(k, lanes.warp, i32(k, shares));
-  val first_head = mul_const(k, sub(k, lanes.warp, mul_const(k, place, shares)), BLOCKS_HEADS);
+  val team = udiv(k, lanes.warp, i32(k, shares)), place = mul_const(k, team, each);
+  val first_head = mul_const(k, sub(k, lanes.warp, mul_const(k, team, shares)), BLOCKS_HEADS);
   val query = add(k, first, place);
   val wanted = both(k, is_lt(k, query, ARG(queries)), is_lt(k, place, i32(k, queries)));
   if (blocks_in_tiles(plan))
     wanted = both(k, wanted, bit_not(k, attend_tile(k, plan, &lanes, kv_head, first)));
   IF (k, wanted) {
-    attend_query(k, plan, &lanes, query, kv_head, first_head);
+    if (each == 1) {
+      attend_query(k, plan, &lanes, query, kv_head, first_head);
+    } else {
+      FOR (k, x, query, smin(k, add_const(k, query, each), ARG(queries))) {
+        attend_query(k, plan, &lanes, x, kv_head, first_head);
+      }
+    }
   }
   const int ctas = blocks_in_tiles(plan) ? blocks_tile_ctas(plan, launch->threads)
                                          : blocks_ctas_per_sm(plan, launch->threads);

@@ -11,13 +11,17 @@ enum { BLOCKS_STEP = 64, BLOCKS_TILE_ROWS = 64 };
 static inline bool blocks_in_tiles(const struct plan_pyramid *p) {
   return pisa_attends_in_tiles(p->group, p->head_dim, p->leaf, p->page);
 }
+/* Queries of a warp, in tiles. */
+static inline int blocks_each(const struct plan_pyramid *p) {
+  return pisa_attend_blocks_each(p->group, p->head_dim, p->leaf, p->page);
+}
 /* Rows of a query: its heads, and some that stand for the last one. */
 static inline int blocks_head_rows(const struct plan_pyramid *p) {
-  return p->group <= 16 ? 16 : 32;
+  return p->group <= 16 ? 16 / blocks_each(p) : 32;
 }
-/* CTAs an SM by their registers: 128 a thread, or 168. */
+/* CTAs an SM by their registers: 128 a thread, or all that a thread can have. */
 static inline int blocks_tile_ctas(const struct plan_pyramid *p, int threads) {
-  return (p->head_dim == 64 ? 512 : 384) / threads;
+  return (p->head_dim == 64 ? 512 : 256) / threads;
 }
 static inline int blocks_stage_bytes(const struct plan_pyramid *p) {
   return 2 * BLOCKS_STEP * p->head_dim * 2;

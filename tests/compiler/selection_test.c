@@ -212,12 +212,20 @@ static void tiles(struct arena *arena) {
   double rows = selection_rows(plan, &c), keys = 23.0 / 4 * 64;
   CHECK(fabs(blocks->l2_bytes / (rows * (2 * keys + 32) * 64 * 2) - 1) < 0.01);
   CHECK(fabs(blocks->flops / (rows * keys * 64 * 4 * 64) - 1) < 0.01);
-  spec.shape.heads = 16; /* 8 a key head: each query alone */
+  spec.shape.heads = 16; /* 8 a key head: tiles of 8 queries, which read 43 of 64 leaves */
+  plan = plan_of(arena, &spec);
+  c = selection_cost_of(plan, 262144);
+  blocks = &c.launch[c.n_launches - 1];
+  keys = 43.0 / 8 * 64;
+  CHECK(c.tile_queries == 8 && !selection_is_measured(plan));
+  CHECK(fabs(blocks->l2_bytes / (rows * (2 * keys + 16) * 64 * 2) - 1) < 0.01);
+  CHECK(fabs(blocks->flops / (rows * keys * 64 * 4 * 64) - 1) < 0.01);
+  spec.shape.heads = 80; /* 40 a key head: each query alone */
   plan = plan_of(arena, &spec);
   c = selection_cost_of(plan, 262144);
   blocks = &c.launch[c.n_launches - 1];
   CHECK(c.tile_queries == 1 && !selection_is_measured(plan));
-  CHECK(fabs(blocks->l2_bytes / (selection_rows(plan, &c) * (16 * 64 + 16) * 64 * 2) - 1) < 0.01);
+  CHECK(fabs(blocks->l2_bytes / (rows * (16 * 64 + 80) * 64 * 2) - 1) < 0.01);
 }
 
 /* From a crossover on, and not before, the rival takes more time. */

@@ -7,7 +7,7 @@ from block_attention import D, G, KEYS, LEAF, PAGE, SCALE, Call, Inputs, Outputs
 from machine import Global, TensorMap
 
 KEEP = int(KEYS.get("keep", 8))
-IN_TILES = 8 < G <= 32 and LEAF >= 64 and not PAGE and D == 64  # compiler/plan/blocks.h
+IN_TILES = G <= 32 and LEAF >= 64 and not PAGE and D in (64, 128)  # runtime/pyramid.def
 UNIT = PAGE or LEAF  # n_k is a multiple of it: whole pages
 EQUAL = (
     Call(1, 1, 5, 4 * UNIT, width=3),
@@ -20,9 +20,19 @@ EQUAL = (
     Call(2, 1, 8, 11 * UNIT, width=8),  # whole tiles
     Call(1, 2, 10, 4 * UNIT, (3 * UNIT + 4,), width=8),  # a tile before and behind the end of a leaf
 )
+LONG = (  # of tiles of up to 16 queries
+    Call(2, 1, 32, 11 * UNIT, width=8),  # whole ones
+    Call(1, 2, 21, 4 * UNIT, width=8, heads_last=True, minus_infinity=1),  # one with an end; -inf
+    Call(1, 1, 25, 4 * UNIT, (3 * UNIT + 9,), width=8),  # before and behind the end of a leaf
+    Call(1, 1, 20, 3 * UNIT, (7,), width=6),  # queries before the first key
+    Call(1, 1, 32, 9 * UNIT, width=8, size=70),  # scores of 200 and more
+    Call(1, 1, 18, 9 * UNIT, width=8, nan_key=3 * UNIT + 1),  # in leaves that some list
+)
 PACKED = (
     Call(3, 2, 7, 3 * LEAF + 20, q_starts=(0, 2, 2, 7), k_starts=(0, LEAF + 3, LEAF + 20, 3 * LEAF + 20)),
     Call(2, 1, 4, LEAF, q_starts=(0, 1, 4), k_starts=(0, 0, LEAF), heads_last=True),
+    Call(3, 2, 48, 5 * LEAF + 5, q_starts=(0, 16, 32, 48), k_starts=(0, LEAF + 3, 4 * LEAF, 5 * LEAF + 5)),
+    Call(2, 1, 40, 7 * LEAF, q_starts=(0, 17, 40), k_starts=(0, 4 * LEAF + 3, 7 * LEAF), width=6),
 )
 
 
@@ -41,9 +51,10 @@ def count_alone(kernel):
     return counts
 
 
-def tiles_suffice(call, queries):
-    whole = call.n_q % queries == 0 or call.batch == 1
-    return whole and not call.q_starts and call.width <= KEEP and call.nan_key < 0 and not call.lengths
+def tiles_suffice(call, sequences, queries):
+    firsts = range(0, sequences.queries, queries)
+    whole = all(sequences.of(i)[0] == sequences.of(min(i + queries, sequences.queries) - 1)[0] for i in firsts)
+    return whole and call.width <= KEEP and call.nan_key < 0 and not call.lengths
 
 
 def maps_of(call, memory, arrays):
@@ -55,8 +66,9 @@ def maps_of(call, memory, arrays):
 def main():
     kernel = kernel_of("attend_blocks")
     counts = count_alone(kernel)
-    queries = kernel.threads // 32 // (-(-G // 16))
-    for seed, call in enumerate(EQUAL if PAGE else EQUAL + PACKED):
+    each = 16 // max(4, 1 << (G - 1).bit_length()) if IN_TILES and G <= 8 else 1  # queries of a warp
+    queries = kernel.threads // 32 // (-(-G // 16)) * each
+    for seed, call in enumerate(EQUAL + LONG * IN_TILES + PACKED * (not PAGE)):
         inputs, memory = Inputs(call, seed), Global(64 << 20)
         common, arrays = inputs.arguments(memory)
         out = Outputs(inputs, memory)
@@ -64,7 +76,7 @@ def main():
         kernel.launch(grid, kernel.shared, memory, [*common, *arrays, *out.o, memory.array(inputs.lists), call.width, out.lse, SCALE,
                                                     *maps_of(call, memory, arrays)])
         out.check()
-        if IN_TILES and tiles_suffice(call, queries) and counts[0]:
+        if IN_TILES and tiles_suffice(call, inputs.sequences, queries) and counts[0]:
             sys.exit(f"{call}: {counts[0]} products alone")
         counts[0] = 0
         print(f"{call}: right", flush=True)
