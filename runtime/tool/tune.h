@@ -101,9 +101,10 @@ struct tune_racer {
 };
 
 enum tune_verdict { TUNE_UNDECIDED, TUNE_FASTER, TUNE_NOT_FASTER };
-/* Of ratios[i] = ln(challenger / champion) of round i, n of at most |most| rounds. Decided where
-   the median is away from 0, or within a hundredth of it, by three standard errors; after the last
-   round where it is away by one. A tie is for the champion. |ratios| get sorted. */
+/* Of ratios[i] = ln(challenger / champion) of round i, n of at most |most| rounds. A challenger
+   must be 3 % faster. Decided where the median is away from that, or within a hundredth of it, by
+   three standard errors; after the last round where it is away by one. A tie is for the champion.
+   |ratios| get sorted. */
 enum tune_verdict tune_judge(double *ratios, int n, int most);
 
 struct tune_outcome {

@@ -14,7 +14,7 @@
 #include "runtime/tool/tune.h"
 
 #define SLOWER_THAN_BEST 1.05
-#define SLOWER_THAN_WRITTEN 1.01 /* what a race counts as a tie (tune_judge.c) */
+#define SLOWER_THAN_WRITTEN 1.01 /* the same, but for what nobody would see */
 enum {
   ROUNDS = 9,
   MORE_ROUNDS = 36, /* before a shape counts as failed */

@@ -4,7 +4,8 @@
 #include "runtime/tool/bench.h"
 #include "runtime/tool/tune.h"
 
-#define TIE 0.01          /* of a ratio: nobody would see it */
+#define GAIN 0.03         /* of a ratio, asked of a challenger: less may be a loss at other lengths */
+#define TIE 0.01 /* of a ratio: nobody would see it */
 #define CLEARLY 3.0       /* standard errors */
 #define NORMAL_MAD 1.4826 /* standard deviation over median absolute deviation */
 #define MEDIAN_SE 1.2533  /* standard error of a median over that of a mean */
@@ -16,9 +17,10 @@ enum tune_verdict tune_judge(double *ratios, int n, int most) {
   double median = bench_median(ratios, n);
   for (int i = 0; i < n; i++)
     away[i] = fabs(ratios[i] - median);
+  double lead = median + GAIN; /* below 0: enough */
   double noise = MEDIAN_SE * NORMAL_MAD * bench_median(away, n) / sqrt(n);
-  bool clear = fabs(median) > CLEARLY * noise, tie = fabs(median) + CLEARLY * noise < TIE;
+  bool clear = fabs(lead) > CLEARLY * noise, tie = fabs(lead) + CLEARLY * noise < TIE;
   if (!clear && !tie && n < most)
     return TUNE_UNDECIDED;
-  return median < 0 && (clear || (!tie && -median > noise)) ? TUNE_FASTER : TUNE_NOT_FASTER;
+  return lead < 0 && (clear || (!tie && -lead > noise)) ? TUNE_FASTER : TUNE_NOT_FASTER;
 }

@@ -14,12 +14,14 @@ int main(void) {
                       slower[] = {0.1, 0.11, 0.09, 0.1, 0.1},
                       tie[] = {0.001, -0.001, 0.0005, -0.0005, 0.001},
                       noisy[] = {-0.3, 0.2, -0.1, 0.3, -0.2, 0.1},
-                      leaning[] = {-0.06, -0.01, -0.09, 0.03, -0.05, -0.02},
+                      leaning[] = {-0.09, -0.04, -0.12, 0, -0.08, -0.05},
+                      little[] = {-0.02, -0.021, -0.019, -0.02, -0.02},
                       outlier[] = {-0.1, -0.1, 5, -0.11, -0.1, -0.1}, same[] = {0, 0, 0, 0, 0};
   CHECK_INT(judge(faster, 4, 25), TUNE_UNDECIDED); /* too few */
   CHECK_INT(judge(faster, 5, 25), TUNE_FASTER);
   CHECK_INT(judge(slower, 5, 25), TUNE_NOT_FASTER);
-  CHECK_INT(judge(tie, 5, 25), TUNE_NOT_FASTER); /* nobody would see it */
+  CHECK_INT(judge(tie, 5, 25), TUNE_NOT_FASTER);    /* nobody would see it */
+  CHECK_INT(judge(little, 5, 25), TUNE_NOT_FASTER); /* at other lengths it may be slower */
   CHECK_INT(judge(same, 5, 25), TUNE_NOT_FASTER);
   CHECK_INT(judge(noisy, 6, 25), TUNE_UNDECIDED);
   CHECK_INT(judge(noisy, 6, 6), TUNE_NOT_FASTER); /* the rounds are over: no proof */
