@@ -10,11 +10,11 @@
 #include "runtime/size.h"
 #include "tests/runtime/fake_kinds.h"
 
-enum { MOST_PARAMETERS = 64, LARGEST = 128 };
+enum { MOST_PARAMETERS = 64, LARGEST = 128, MOST_ATTRIBUTES = 4 };
 
 struct kept {
   CUlaunchConfig config;
-  CUlaunchAttribute attribute;
+  CUlaunchAttribute attributes[MOST_ATTRIBUTES];
   CUfunction function;
   _Alignas(64) unsigned char values[MOST_PARAMETERS][LARGEST];
   void *parameters[MOST_PARAMETERS];
@@ -43,14 +43,14 @@ static size_t bytes_of(enum fake_kind kind) {
 }
 
 static void keep(const CUlaunchConfig *config, CUfunction function, void **parameters) {
-  assert(n_kept < LAUNCHES_MOST && config->n_attributes == 1);
+  assert(n_kept < LAUNCHES_MOST && config->n_attributes <= MOST_ATTRIBUTES);
   struct kept *k = &list[n_kept++];
   int n;
   const enum fake_kind *kinds = fake_kinds_of(entry_of(function), &n);
   assert(n <= MOST_PARAMETERS);
   k->config = *config;
-  k->attribute = config->attributes[0];
-  k->config.attributes = &k->attribute;
+  memcpy(k->attributes, config->attributes, config->n_attributes * sizeof *k->attributes);
+  k->config.attributes = k->attributes;
   k->function = function;
   for (int i = 0; i < n; i++) {
     memcpy(k->values[i], parameters[i], bytes_of(kinds[i]));
