@@ -4,9 +4,9 @@
 #include "runtime/tool/bench.h"
 #include "runtime/tool/tune.h"
 
-#define GAIN 0.03         /* of a ratio, asked of a challenger: less may be a loss at other lengths */
-#define TIE 0.01 /* of a ratio: nobody would see it */
-#define CLEARLY 3.0       /* standard errors */
+#define GAIN 0.03   /* of a ratio, asked of a challenger: less may be a loss at other lengths */
+#define TIE 0.01    /* of a ratio: nobody would see it */
+#define CLEARLY 3.0 /* standard errors */
 #define NORMAL_MAD 1.4826 /* standard deviation over median absolute deviation */
 #define MEDIAN_SE 1.2533  /* standard error of a median over that of a mean */
 
