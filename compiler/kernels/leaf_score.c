@@ -196,50 +196,32 @@ static void near_sum(struct ir *k, const struct leaf_score *a, const struct frag
 }
 
 static void leaf_sums(struct ir *k, const struct leaf_score *a, const struct frag *f,
-                      const struct rowvec *sum) {
-  for (int i = 0; i < a->plan->children / 2; i++) {
-    struct rowval leaf = frag_exp2_sum(k, f, i * a->plan->leaf, a->plan->leaf, a->log2_scale);
-    for (int r = 0; r < FRAG_ROWS; r++)
-      set(k, sum[i].r[r], leaf.r[r]);
-  }
+                      struct rowval *out) {
+  for (int i = 0; i < a->plan->children / 2; i++)
+    out[i] = frag_exp2_sum(k, f, i * a->plan->leaf, a->plan->leaf, a->log2_scale);
 }
 
-/* i1, alike in all lanes: a member of the warp wants scores of the half. */
-static val half_is_wanted(struct ir *k, const struct leaf_score *a, const struct aim *aim,
-                          int half) {
-  enum { FIRSTS = 0x55555555 };
-  const int32_t lanes = a->plan->children > 2 ? -1 : half == 0 ? FIRSTS : ~FIRSTS;
-  val wanted = warp_ballot(k, is_ge(k, get(k, aim->at), i32(k, 0)));
-  return is_ne(k, bit_and(k, wanted, i32(k, lanes)), i32(k, 0));
-}
-
-/* Sums of the leaves of a half, of this thread; 1 where nobody wants them. */
-static void half_sums(struct ir *k, const struct leaf_score *a, const struct frag *f,
-                      const struct aim *aim, int half, struct rowval *out) {
+/* Sums of the leaves of the second half, which may be the own leaf of the queries. */
+static void near_sums(struct ir *k, const struct leaf_score *a, const struct frag *f,
+                      const struct aim *aim, struct rowval *out) {
   const int leaves = a->plan->children / 2;
   struct rowvec sum[MAX_PAIRS];
   for (int i = 0; i < leaves; i++) {
     sum[i] = rowvec_new(k);
     rowvec_fill(k, &sum[i], f32(k, 1));
   }
-  val wanted = half_is_wanted(k, a, aim, half), is_near = {0};
-  if (plan_is_mass(a->plan) && half == 1) {
-    is_near = is_ne(k, get(k, aim->near), i32(k, 0));
-    wanted = both(k, wanted, bit_not(k, is_near));
+  IF (k, is_ne(k, get(k, aim->near), i32(k, 0))) {
+    near_sum(k, a, f, aim, &sum[0]);
   }
-  IF (k, wanted) {
-    leaf_sums(k, a, f, sum);
-  }
-  if (!is_null(is_near)) {
-    ELSE (k) {
-      IF (k, is_near) {
-        near_sum(k, a, f, aim, &sum[0]);
-      }
-    }
+  ELSE (k) {
+    leaf_sums(k, a, f, out);
+    for (int i = 0; i < leaves; i++)
+      for (int r = 0; r < FRAG_ROWS; r++)
+        set(k, sum[i].r[r], out[i].r[r]);
   }
   for (int i = 0; i < leaves; i++)
     for (int r = 0; r < FRAG_ROWS; r++)
-      out[half * leaves + i].r[r] = get(k, sum[i].r[r]);
+      out[i].r[r] = get(k, sum[i].r[r]);
 }
 
 /* Sums -> scores of a tile. */
@@ -269,7 +251,7 @@ static void pass(struct ir *k, const struct leaf_score *a, const struct pipeline
   struct rowval sum[MAX_LEAVES];
   wait_for(k, p, 0);
   multiply(k, a, p, 1);
-  half_sums(k, a, &p->half[0], &p->aims[1], 0, sum);
+  leaf_sums(k, a, &p->half[0], sum);
   wait_for(k, p, 1);
   const struct item_cursor *c = &p->cursor;
   val is_first = is_eq(k, get(k, c->tile), i32(k, 0));
@@ -282,7 +264,11 @@ static void pass(struct ir *k, const struct leaf_score *a, const struct pipeline
   gather_fragment(k, &p->queries, &p->raw, a->zero);
   multiply(k, a, p, 0); /* past the last tile that one again: nothing is stored */
   take(k, a, p);
-  half_sums(k, a, &p->half[1], &p->aims[0], 1, sum);
+  struct rowval *second = sum + a->plan->children / 2;
+  if (plan_is_mass(a->plan))
+    near_sums(k, a, &p->half[1], &p->aims[0], second);
+  else
+    leaf_sums(k, a, &p->half[1], second);
   finish(k, a, p, sum);
 }
 
