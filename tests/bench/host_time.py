@@ -131,10 +131,10 @@ def us_of(call, calls, wait):
     return (time.perf_counter() - begin) / calls * 1e6
 
 
-def time_call(name, function, launches, wait):
-    """The line's numbers."""
-    module, request, place, size, stream, held = seen(function)
-    workspace = _torch.make_memory(size, held_device(held)) if size else None
+def time_call(function, launches, device, wait):
+    """The line's numbers, of calls with tensors of |device|."""
+    module, request, place, size, stream, _held = seen(function)
+    workspace = _torch.make_memory(size, torch.device(device)) if size else None
     error = _library.CError()
     arguments = (module, ctypes.byref(request), workspace.data_ptr() if size else None, size, stream)
 
@@ -161,11 +161,6 @@ def time_call(name, function, launches, wait):
     return {"launches": n, **us, "ours_us": round(us["us"] - us["launches_us"], 2)}
 
 
-def held_device(held):
-    first = held[0] if isinstance(held, (tuple, list)) else held
-    return "cpu" if first is None else first.device
-
-
 def shape_of(pack, q, k):
     numbers = zip(("B", "H", "Hk", "Nq", "Nk", "D"), (*q.shape[:2], k.shape[1], q.shape[2], k.shape[2], q.shape[3]))
     return {**dict(numbers), "type": pack.dtype}
@@ -183,7 +178,7 @@ def main():
         for path in given.packs:
             pack = pisa.load(path)
             for name, q, k, function in calls_of(pack, device):
-                numbers = time_call(name, function, launches, wait)
+                numbers = time_call(function, launches, device, wait)
                 line = {**json.loads(given.facts), "bench": "host", "side": "torch", "call": name, "variant": pack.name}
                 print(json.dumps({**line, "shape": shape_of(pack, q, k), **numbers}), flush=True)
                 if given.limit and numbers["ours_us"] > given.limit:
