@@ -3,14 +3,12 @@
 import os
 import threading
 import time
-import traceback
 import unittest
 
 from common import error, main, normal, pisa, sample, skip
 
 try:
     import torch
-    from torch.utils._python_dispatch import TorchDispatchMode
 except ImportError as missing:
     skip(missing)
 
@@ -266,41 +264,6 @@ class Launches(unittest.TestCase):
         with self.assertRaisesRegex(pisa.ArgumentError, "pyramid"):
             pisa.decode(q[:, :, -1:], k, v, pack)
         self.assertEqual(len(pack._modules), 1)
-
-    def test_short_ops(self):
-        """An op leaves the dispatcher out where a call is known and nobody watches; errors stay the dispatcher's."""
-        pack, (q, k, v) = pisa.load(sample("hybrid")), inputs(300, 700)
-        op, names = torch.ops.pisa.attention.default, []
-
-        class Mode(TorchDispatchMode):
-            def __torch_dispatch__(self, function, types, arguments=(), named=None):
-                names.append(str(function))
-                return function(*arguments, **(named or {}))
-
-        def dispatched(*rest, **named):
-            ways = []
-            _torch.current_stream = lambda device: ways.extend(x.name for x in traceback.extract_stack()) or 0
-            self.found = op(q, k, v, pack.key, *rest, **named)
-            return "kernel" in ways
-
-        self.assertTrue(dispatched(0.25))
-        self.assertFalse(dispatched(0.25))
-        self.assertTrue(dispatched(0.25, lse=True))
-        with torch.inference_mode():
-            self.assertFalse(dispatched(0.25))
-            self.assertTrue(self.found[0].is_inference())
-        with torch.profiler.profile() as profile:
-            self.assertTrue(dispatched(0.25))
-        self.assertIn("pisa::attention", [event.name for event in profile.events()])
-        with Mode():
-            dispatched(0.25)
-        self.assertIn("pisa.attention.default", names)
-        for sentence, arguments in (("argument 'pack'", (q, k, v, 3)), ("argument 'v'", (q, k, 1.0, pack.key))):
-            with self.assertRaisesRegex(RuntimeError, sentence):
-                op(*arguments)
-        q.requires_grad_()
-        with self.assertRaisesRegex(NotImplementedError, "pisa has no gradients"):
-            dispatched(0.25)
 
     def test_host_time(self):
         pack = pisa.load(sample("hybrid"))

@@ -9,7 +9,6 @@ from pathlib import Path
 from . import _library as lib
 
 _packs = {}  # key -> Pack, for the life of the process: compiled graphs name packs by their keys
-opened = _packs.get  # the Pack of a key; None: it is not loaded
 _lock = threading.Lock()
 
 
@@ -53,7 +52,7 @@ def load_key(key):
 
 def by_key(key):
     """The Pack of a key, without a look at its file where it is loaded."""
-    return opened(key) or load_key(key)
+    return _packs.get(key) or load_key(key)
 
 
 def _key(name, settings):

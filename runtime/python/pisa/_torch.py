@@ -7,7 +7,6 @@ ops of _torch_ops.
 """
 
 import ctypes
-import functools
 import os
 import threading
 from ctypes import byref, c_int, c_size_t, c_void_p
@@ -16,17 +15,13 @@ import torch
 
 from . import _library as lib
 from . import _request
-from ._request import Layout, check
+from ._request import Layout, Options, check
 
 TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 OUTPUTS = {"lse": torch.float32, "blocks": torch.int32, "worth": torch.float32}
 MOST_PLANS = 1024  # names of plans in a thread, two a plan; a server with more shapes makes some anew
 
-# Names of this module, for calls that are counted in tenths of a microsecond
 Tensor = torch.Tensor
-is_compiling = torch.compiler.is_compiling
-dispatch_modes = torch._C._len_torch_dispatch_stack
-grad_enabled = torch.is_grad_enabled
 is_tensor = torch.is_tensor
 device_number = torch.Tensor.get_device  # -1: the CPU
 current_device = getattr(torch._C, "_cuda_getDevice", None)  # asked where there is a GPU tensor
@@ -39,11 +34,11 @@ def run(pack, q, k, v, options, arrays, pyramid, out, copy):
     if copy:
         q, k, v = _place(q), _place(k), None if v is None else _place(v)
     memory = None if pyramid is None else pyramid.memory
-    if is_compiling() or type(q) is not Tensor or dispatch_modes():
+    if torch.compiler.is_compiling() or type(q) is not torch.Tensor or torch._C._len_torch_dispatch_stack():
         from . import _torch_ops
 
         return _torch_ops.run(pack, q, k, v, options, arrays, memory, out)
-    if grad_enabled():
+    if torch.is_grad_enabled():
         refuse_gradients(q, k, v)
     return eager(pack, q, k, v, options, arrays, memory, out)
 
@@ -56,20 +51,6 @@ def refuse_gradients(q, k, v):
         )
 
 
-def _empty(kind):
-    """empty(shape, strides, dtype) on the current device of a kind: as compiled graphs call it, where torch has that."""
-    from torch._C._dynamo import guards
-
-    return getattr(guards, f"_empty_strided_{kind}", None) or functools.partial(_empty_strided, kind)
-
-
-def _empty_strided(kind, shape, strides, dtype):
-    return torch.empty_strided(shape, strides, dtype=dtype, device=kind)
-
-
-EMPTY = {kind: _empty(kind) for kind in ("cpu", "cuda")}
-
-
 def make_memory(size, device):
     """Memory for a pyramid of |size| bytes, 256-byte aligned."""
     whole = torch.empty(size + 256, dtype=torch.uint8, device=device)
@@ -79,7 +60,7 @@ def make_memory(size, device):
 
 def new_workspace(size, device):
     """Memory of the caching allocator, given back to this stream when the call returns."""
-    return EMPTY[device.type]((size,), (1,), torch.uint8)
+    return torch.empty(size, dtype=torch.uint8, device=device)
 
 
 class Plan:
@@ -92,9 +73,7 @@ class Plan:
         _request.mark(request, options)
         # the outputs beside o, and the integer inputs: those that such calls have
         shapes = enumerate(_request.outputs(pack, request, options)._asdict().items())
-        self.made = [(i, name, *_contiguous(x), OUTPUTS.get(name, torch.int32)) for i, (name, x) in shapes if x]
-        self.like_o = None if o is None else (*layouts[3], o.dtype)
-        self.empty = EMPTY.get(q.device.type)
+        self.made = [(i, name, x, OUTPUTS.get(name, torch.int32)) for i, (name, x) in shapes if x is not None]
         self.arrays = [pair for pair in _request.array_shapes(pack, request).items() if getattr(request, pair[0])]
         self.workspace_bytes = 0
         if device >= 0:
@@ -106,28 +85,18 @@ class Plan:
         self.error_pointer = byref(self.error)
 
 
-def _contiguous(shape):
-    """(shape, its strides)"""
-    strides, rows = [], 1
-    for size in reversed(shape):
-        strides.insert(0, rows)
-        rows *= size
-    return tuple(shape), tuple(strides)
-
-
 def quick(pack, q, k, v, wishes, options_of, lengths=None, memory=None, out=None, made=None):
     """What `run` returns, for common calls with GPU tensors; None: leave it to `run`.
 
     wishes: what is asked for, as it came; with the layouts it is the name of a plan. options_of(pack, *wishes): its
-        Options; None: calls whose plan is there, only. lengths, memory: k_lengths and the bytes of a pyramid, where the
-        options have them. made: as of eager.
+        Options. lengths, memory: k_lengths and the bytes of a pyramid, where the options have them. made: as of eager.
     """
-    if not (type(q) is type(k) is Tensor and (v is None or type(v) is Tensor)) or is_compiling() or dispatch_modes():
+    if type(q) is not Tensor or torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack():
         return None
     device = device_number(q)
     if device < 0 or device != current_device():
         return None
-    if grad_enabled():
+    if torch.is_grad_enabled():
         refuse_gradients(q, k, v)
     key = (pack, wishes, device, q.shape, q.stride(), q.dtype, k.shape, k.stride(), k.dtype, device_number(k))
     if v is not None:
@@ -142,8 +111,6 @@ def quick(pack, q, k, v, wishes, options_of, lengths=None, memory=None, out=None
     arrays = None if lengths is None else {**_NO_ARRAYS, "k_lengths": lengths}
     if plan is not None:
         return _perform(plan, q, k, v, arrays, memory, out, made)
-    if options_of is None:
-        return None
     # All that `eager` checks beside addresses is in the key.
     options = options_of(pack, *wishes)
     found = eager(pack, q, k, v, options, arrays or _NO_ARRAYS, memory, out, made)
@@ -176,14 +143,14 @@ def _perform(plan, q, k, v, arrays, memory, out, made=None):
     """A checked call by its plan: addresses, then the launch."""
     request, o = plan.request, out
     if out is None and plan.attends:
-        o = plan.empty(*plan.like_o)
+        o = torch.empty_like(q)
     plan.q.data, plan.k.data = q.data_ptr(), k.data_ptr()
     if plan.attends:
         plan.v.data, plan.o.data = v.data_ptr(), o.data_ptr()
     if plan.made:
         others = [None] * len(_NOTHING)
-        for i, name, *layout in plan.made:
-            others[i] = x = plan.empty(*layout) if made is None else made[i]
+        for i, name, shape, kind in plan.made:
+            others[i] = x = torch.empty(shape, dtype=kind, device=plan.torch_device) if made is None else made[i]
             setattr(request, name, x.data_ptr())
     else:
         others = _NOTHING

@@ -2,11 +2,6 @@
 
 Graphs name packs by their keys (Pack.key). The first two make their outputs; decode and prefill write into given ones,
 since they change a pyramid as well.
-
-Between an op of torch and its kernel in Python the dispatcher turns every argument into C++ and back: 3 to 4 us. So an
-op that is called as itself (OpOverload) first looks for the plan of such a call, and leaves the dispatcher out where it
-has nothing to do: GPU tensors that nobody watches, whose kind of call has come before by way of it. Newer versions of
-torch take the same road to kernels in Python (PyObject dispatch, for ops that return single tensors).
 """
 
 import torch
@@ -45,14 +40,7 @@ def _options(arrays, **others):
 
 
 def _there(found):
-    """What an op returns: a list of what there is."""
-    if found[1] is found[2] is None:
-        return [found[0]]
     return [x for x in found if x is not None]
-
-
-def _nothing(found):
-    return None
 
 
 def _attention_options(pack, name, scale, density, keep, lse, blocks, has_lengths):
@@ -68,26 +56,22 @@ def attention(
     density=0.0,
     keep=0,
     k_lengths=None,
-    blocks_in=None,
+    lists=None,
     q_starts=None,
     k_starts=None,
     pages=None,
     lse=False,
     blocks=False,
-    known=False,
 ):
-    """What _torch.run returns, as `select` and `decode` do. known: None where there is no plan of such a call."""
-    opened = (_pack.opened if known else _pack.by_key)(pack)
-    if blocks_in is q_starts is k_starts is pages is None:
-        wishes = ("attention", scale, density, keep, lse, blocks, k_lengths is not None)
-        found = _torch.quick(opened, q, k, v, wishes, None if known else _attention_options, k_lengths)
+    opened = _pack.by_key(pack)
+    if lists is q_starts is pages is None:
+        wishes = ("op", scale, density, keep, lse, blocks, k_lengths is not None)
+        found = _torch.quick(opened, q, k, v, wishes, _attention_options, k_lengths)
         if found is not None:
-            return found
-    if known:
-        return None
-    arrays = _arrays(k_lengths, blocks_in, q_starts, k_starts, pages)
+            return _there(found) if lse or blocks else [found[0]]
+    arrays = _arrays(k_lengths, lists, q_starts, k_starts, pages)
     options = _options(arrays, scale=scale, density=density, keep=keep, lse=lse, blocks=blocks)
-    return _torch.eager(opened, q, k, v, options, arrays, None, None)
+    return _there(_torch.eager(opened, q, k, v, options, arrays, None, None))
 
 
 def _select_options(pack, name, scale, worth, by_leaf, has_lengths):
@@ -100,25 +84,22 @@ def select(
     pack,
     scale=0.0,
     k_lengths=None,
-    blocks_in=None,
+    lists=None,
     q_starts=None,
     k_starts=None,
     pages=None,
     worth=False,
     by_leaf=False,
-    known=False,
 ):
-    opened = (_pack.opened if known else _pack.by_key)(pack)
-    if blocks_in is q_starts is k_starts is pages is None:
-        wishes = ("select", scale, worth, by_leaf, k_lengths is not None)
-        found = _torch.quick(opened, q, k, None, wishes, None if known else _select_options, k_lengths)
+    opened = _pack.by_key(pack)
+    if lists is q_starts is pages is None:
+        wishes = ("op", scale, worth, by_leaf, k_lengths is not None)
+        found = _torch.quick(opened, q, k, None, wishes, _select_options, k_lengths)
         if found is not None:
-            return found
-    if known:
-        return None
-    arrays = _arrays(k_lengths, blocks_in, q_starts, k_starts, pages)
+            return _there(found)
+    arrays = _arrays(k_lengths, lists, q_starts, k_starts, pages)
     options = _options(arrays, scale=scale, attend=False, blocks=True, worth=worth, by_leaf=by_leaf)
-    return _torch.eager(opened, q, k, None, options, arrays, None, None)
+    return _there(_torch.eager(opened, q, k, None, options, arrays, None, None))
 
 
 def prefill(q, k, v, pyramid, out, lse, blocks, worth, pack, scale=0.0, *lists):
@@ -152,32 +133,27 @@ def decode(
     pack,
     scale=0.0,
     k_lengths=None,
-    blocks_in=None,
+    lists=None,
     q_starts=None,
     k_starts=None,
     pages=None,
     n_new=1,
     append_completed=False,
-    known=False,
 ):
-    opened, has_lse, has_blocks = (_pack.opened if known else _pack.by_key)(pack), lse is not None, blocks is not None
+    opened, has_lse, has_blocks = _pack.by_key(pack), lse is not None, blocks is not None
     has_lengths, has_pyramid = k_lengths is not None, pyramid is not None
-    wishes = ("decode", scale, n_new, append_completed, has_lse, has_blocks, has_lengths, has_pyramid)
+    wishes = ("op", scale, n_new, append_completed, has_lse, has_blocks, has_lengths, has_pyramid)
     made = Outputs(lse, blocks)
-    if blocks_in is q_starts is k_starts is pages is None:
-        options_of = None if known else _decode_options
-        found = _torch.quick(opened, q, k, v, wishes, options_of, k_lengths, pyramid, out, made)
-        if found is not None:
-            return found
-    if known:
-        return None
-    arrays = _arrays(k_lengths, blocks_in, q_starts, k_starts, pages)
+    if lists is q_starts is pages is None:
+        if _torch.quick(opened, q, k, v, wishes, _decode_options, k_lengths, pyramid, out, made) is not None:
+            return
+    arrays = _arrays(k_lengths, lists, q_starts, k_starts, pages)
     options = _decode_options(opened, *wishes)._replace(
         sequences=0 if q_starts is None else q_starts.shape[0] - 1,
-        n_listed=0 if blocks_in is None else blocks_in.shape[-1],
+        n_listed=0 if lists is None else lists.shape[-1],
         page_columns=0 if pages is None else pages.shape[-1],
     )
-    return _torch.eager(opened, q, k, v, options, arrays, pyramid, out, made)
+    _torch.eager(opened, q, k, v, options, arrays, pyramid, out, made)
 
 
 def _empty(q, shapes):
@@ -213,32 +189,6 @@ def _fake_nothing(*arguments):
     return None
 
 
-def _kernel(way, results):
-    """What the dispatcher calls."""
-
-    def kernel(*arguments):
-        return results(way(*arguments))
-
-    return kernel
-
-
-def _short(op, way, results):
-    """What an op calls: its kernel where that is all that the dispatcher would do, else the dispatcher."""
-    dispatched = op._op
-    function_modes, profiled = torch._C._len_torch_function_stack, torch.autograd._profiler_enabled
-    transforms, trace = torch._C._functorch.peek_interpreter_stack, torch._C._get_tracing_state
-
-    def call(*arguments, **named):
-        if not (named or function_modes() or profiled() or transforms() is not None or trace() is not None):
-            found = way(*arguments, known=True)
-            if found is not None:
-                return results(found)
-        return dispatched(*arguments, **named)
-
-    call.__name__ = op.__name__
-    return call
-
-
 def _refusing(op):
     """What runs in place of autograd: an error where gradients are asked for."""
 
@@ -256,16 +206,12 @@ def _register():
     tags = [torch.Tag.pt2_compliant_tag]
     tags.append(getattr(torch.Tag, "needs_exact_strides", None) or torch.Tag.needs_fixed_stride_order)
     fakes = {"attention": _fake_attention, "select": _fake_select}
-    ways = {"attention": (attention, _there), "select": (select, _there), "decode": (decode, _nothing)}
     for name, schema in SCHEMAS.items():
         library.define(name + schema, tags=tuple(tags))
-        op, way = getattr(torch.ops.pisa, name).default, ways.get(name)
-        if way is not None:
-            op._op = _short(op, *way)  # first: some versions of torch take it for what ops are known by in tables
         for key in ("CPU", "CUDA"):
-            library.impl(name, prefill if way is None else _kernel(*way), key)
+            library.impl(name, globals()[name], key)
         torch.library.register_fake(f"pisa::{name}", fakes.get(name, _fake_nothing), lib=library)
-        library.impl(name, _refusing(op), "Autograd")
+        library.impl(name, _refusing(getattr(torch.ops.pisa, name).default), "Autograd")
     return library
 
 
