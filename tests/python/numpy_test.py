@@ -276,6 +276,15 @@ class Selection(unittest.TestCase):
         pisa.select(q[:, :, :102], k, self.pack, k_lengths=np.full(batch, 102, np.int32), pyramid=fresh)
         self.assertEqual(fresh.memory.shape, pyramid.memory.shape)
 
+    def test_foreign_pyramid(self):
+        q, k, v = inputs(1, 128, 64, batch=2)
+        for batch, room in ((2, 64), (2, 256), (1, 128)):
+            pyramid = pisa.Pyramid(self.pack, batch, room, 2)
+            with self.assertRaisesRegex(pisa.ArgumentError, "made for another batch, room or pack"):
+                pisa.decode(q, k, v, self.pack, pyramid)
+            with self.assertRaisesRegex(pisa.ArgumentError, "made for another batch, room or pack"):
+                pisa.select(q, k, self.pack, pyramid=pyramid)
+
     def test_errors(self):
         q, k, v = inputs(100, 100, 64)
         with self.assertRaisesRegex(pisa.ArgumentError, "density"):

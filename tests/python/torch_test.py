@@ -205,6 +205,13 @@ class Graphs(unittest.TestCase):
         self.assertTrue(torch.equal(pyramids[0].memory, pyramids[1].memory))
         self.assertTrue(pyramids[0].memory.any())
 
+    def test_foreign_pyramid(self):
+        pack, (q, k, v) = pisa.load(sample("select")), inputs(1, 128)
+        for room in (64, 256):
+            memory = pisa.Pyramid(pack, 1, room, 2, device="cpu").memory
+            with self.assertRaisesRegex(pisa.ArgumentError, "made for another batch, room or pack"):
+                torch.ops.pisa.decode(q, k, v, memory, torch.zeros_like(q), None, None, pack.key)
+
     def test_ops(self):
         pack, (q, k, v) = pisa.load(sample("select")), inputs(100, 128)
         lengths, none = torch.tensor([100], dtype=torch.int32), [None] * 4

@@ -5,7 +5,17 @@ from ctypes import byref
 import numpy as np
 
 from . import _library as lib
-from ._request import Layout, array_shapes, check, check_array_shape, make, mark, outputs
+from ._request import (
+    Layout,
+    array_shapes,
+    check,
+    check_array_shape,
+    check_pyramid,
+    make,
+    mark,
+    outputs,
+    pyramid_bytes,
+)
 
 WORD = {"bf16": np.uint16, "fp16": np.float16}
 TYPES = {"lse": np.float32, "blocks": np.int32, "worth": np.float32, "csr_offsets": np.int32, "csr_queries": np.int32}
@@ -116,6 +126,8 @@ def run(pack, q, k, v, options, arrays, *, pyramid, out, copy):
         if arrays[name] is not None:
             check_array_shape(name, arrays[name], shape)
     mark(request, options)
+    if pyramid is not None:
+        check_pyramid(pyramid.size, pyramid_bytes(pack, request))
     shapes = outputs(pack, request, options)
     made = {name: None if shape is None else empty(shape, TYPES[name]) for name, shape in shapes._asdict().items()}
     for tensor, x in zip((request.q, request.k, request.v, request.o), (*words, o)):

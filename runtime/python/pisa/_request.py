@@ -154,6 +154,18 @@ def pyramid_size(pack, batch, kv_heads, n_k, starts):
     if pack.page:
         request.page_columns, request.pages, request.k_lengths = -(-n_k // pack.page), 1 << 8, 1 << 8
     request.q_starts = request.k_starts = 1 << 8 if starts else None
+    return pyramid_bytes(pack, request)
+
+
+def pyramid_bytes(pack, request):
+    """Bytes that the pyramid of a call has, no more and no less: other rooms have other layouts."""
     size = c_size_t()
     lib.call("pisa_pyramid_size", pack._handle, pack.variant, byref(request), byref(size))
     return size.value
+
+
+def check_pyramid(given, wanted):
+    check(
+        given == wanted,
+        f"pyramid has {given} bytes, that of these shapes has {wanted}: it was made for another batch, room or pack",
+    )

@@ -75,6 +75,7 @@ class Plan:
         shapes = enumerate(_request.outputs(pack, request, options)._asdict().items())
         self.made = [(i, name, x, OUTPUTS.get(name, torch.int32)) for i, (name, x) in shapes if x is not None]
         self.arrays = [pair for pair in _request.array_shapes(pack, request).items() if getattr(request, pair[0])]
+        self.pyramid_bytes = _request.pyramid_bytes(pack, request) if options.has_pyramid else 0
         self.workspace_bytes = 0
         if device >= 0:
             self.module, size = pack.module(device, request), c_size_t()
@@ -157,6 +158,7 @@ def _perform(plan, q, k, v, arrays, memory, out, made=None):
     for name, _ in plan.arrays:
         setattr(request, name, arrays[name].data_ptr())
     if memory is not None:
+        _request.check_pyramid(memory.numel(), plan.pyramid_bytes)
         request.pyramid = memory.data_ptr()
     if plan.device < 0:
         _run_cpu(plan.pack, request, memory)
