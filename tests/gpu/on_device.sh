@@ -10,7 +10,7 @@
 # package on torch tensors, and a FLUX-shaped model where diffusers is there; ship: these four.
 # piecewise and selection are the packs of that method alone, and its benchmarks.
 # Needs a C compiler, cmake, python3 (with torch for bench) and compute-sanitizer for sanitize; no
-# LLVM. Records go to $OUT (default ./out): verify.jsonl, validation.json, bench.jsonl,
+# LLVM. Records go to $OUT (default ./out), once more together in all.tar: verify.jsonl, validation.json, bench.jsonl,
 # kernels.jsonl, sanitize.log, build.log, host.jsonl, tune.jsonl and tables, app.log, python.log; tests/gpu/record.py merges them into docs/results.
 # A SPEC is a pack of generated/, for sanitize also NAME:WORD=VALUE, a variant of it.
 # PISA_COMMIT names the measured commit where there is no git; $BESIDE holds further options of
@@ -412,5 +412,6 @@ if [ $worst = 0 ]; then
   case $job in app | ship) part app "${APP_SECONDS:-90}" try_app ;; esac
   case $job in python | ship) part python "${PYTHON_SECONDS:-150}" try_python ;; esac
 fi
+tar -cf "$out/all.tar" -C "$out" --exclude=./all.tar . # one file, where few come back
 echo "$summary"
 exit $worst
