@@ -9,9 +9,9 @@
    leaves that neighbouring warps read at about the same time come from L2 once.
 
    Softmax: x = scale log2 e (q.k) + offset, offset = -largest so far, p = 2^x. The largest is
-   renewed, and what is summed scaled, only where some x of the warp is above RENEW, so most units
-   have no reduction over lanes. Before the first score offset is UNSEEN, which any score exceeds;
-   a query that sees nothing ends with sum 0. A score that is NaN makes sum and o NaN.
+   renewed, and what is summed scaled, only where some x of the warp is above BLOCKS_RENEW, so most
+   units have no reduction over lanes. Before the first score offset is BLOCKS_UNSEEN, which any
+   score exceeds; a query that sees nothing ends with sum 0. A score that is NaN makes sum and o NaN.
 
    Which units: candidates are numbered, a lane each, 32 at a time (attend_blocks_cursor.c):
 
@@ -36,6 +36,8 @@ _Static_assert((int)PISA_ATTEND_BLOCKS_q == (int)PISA_DECODE_ATTEND_q &&
                "shared code reads them");
 
 enum { BLOCKS_UNIT = 16, BLOCKS_HEADS = 16, BLOCKS_TILES = 2 };
+#define BLOCKS_RENEW 8
+#define BLOCKS_UNSEEN 1e30
 
 /* Warps that share a query: ceil(G / 16). */
 static inline int blocks_warps_of_query(const struct plan_pyramid *plan) {

@@ -2,8 +2,6 @@
    and rows stand for, and what they see. */
 #include "compiler/kernels/attend_blocks_tile.h"
 
-enum { WARP_ROWS = 16 };
-
 struct query_tile query_tile_new(struct ir *k, const struct plan_pyramid *plan,
                                  const struct lanes *lanes, val kv_head, val first) {
   const int threads = plan->attend_blocks.threads, rows = blocks_head_rows(plan);
@@ -18,7 +16,7 @@ struct query_tile query_tile_new(struct ir *k, const struct plan_pyramid *plan,
   const int shares = blocks_warps_of_query(plan);
   const val team = udiv(k, lanes->warp, i32(k, shares));
   t.place = mul_const(k, team, t.each);
-  t.first_head = mul_const(k, sub(k, lanes->warp, mul_const(k, team, shares)), WARP_ROWS);
+  t.first_head = mul_const(k, sub(k, lanes->warp, mul_const(k, team, shares)), BLOCKS_HEADS);
   t.query = (struct blocks_query){.sequence = t.sequence, .kv_head = kv_head};
   t.query.query = smin(k, add(k, first, t.place), t.last);
   t.query.limit = t.sequence.keys;

@@ -14,10 +14,7 @@
 #include "compiler/sm90/tma.h"
 #include "compiler/sm90/wgmma.h"
 
-enum { HALF = 2, WARP_ROWS = 16, LANE_BYTES = 16 };
-/* As in attend_blocks_unit.c. */
-static const double RENEW = 8;
-static const double UNSEEN = 1e30;
+enum { HALF = 2, LANE_BYTES = 16 };
 
 struct walk {
   const struct query_tile *tile;
@@ -178,7 +175,7 @@ static void weigh(struct ir *k, const struct walk *w, struct rowval listed) {
   for (int r = 0; r < FRAG_ROWS; r++) {
     top[r] = lane_top(k, &w->s, r);
     val x = fused(k, top[r], w->log2_scale, offset.r[r]);
-    val mine = is_lt(k, f32(k, RENEW), x);
+    val mine = is_lt(k, f32(k, BLOCKS_RENEW), x);
     above = r == 0 ? mine : either(k, above, mine);
   }
   IF (k, is_ne(k, warp_ballot(k, above), i32(k, 0))) {
@@ -281,8 +278,8 @@ static void store_o(struct ir *k, const struct walk *w) {
   warp_sync(k);
   val chunk = bit_and(k, t->lanes.lane, i32(k, chunks - 1));
   val row = udiv(k, t->lanes.lane, i32(k, chunks));
-  val first = mul_const(k, bit_and(k, t->lanes.warp, i32(k, WARPGROUP_WARPS - 1)), WARP_ROWS);
-  for (int i = 0; i < WARP_ROWS; i += rows) {
+  val first = mul_const(k, bit_and(k, t->lanes.warp, i32(k, WARPGROUP_WARPS - 1)), BLOCKS_HEADS);
+  for (int i = 0; i < BLOCKS_HEADS; i += rows) {
     val mine = add_const(k, row, i);
     struct tile_row x_row = query_tile_row(k, t, mine);
     IF (k, x_row.exists) {
@@ -341,7 +338,7 @@ static struct walk walk_new(struct ir *k, const struct query_tile *t, const stru
   w.sum = rowvec_new(k);
   w.step = var_init(k, i32(k, 0));
   frag_clear(k, &w.o);
-  rowvec_fill(k, &w.offset, f32(k, UNSEEN));
+  rowvec_fill(k, &w.offset, f32(k, BLOCKS_UNSEEN));
   rowvec_fill(k, &w.sum, f32(k, 0));
   return w;
 }

@@ -10,17 +10,11 @@ struct lists { /* shared memory */
   val ids, masks, count;
 };
 
-static int log2_of(int x) {
-  int bits = 0;
-  while (1 << bits < x)
-    bits++;
-  return bits;
-}
-
 /* Entry |e| = j T + i of the lists, or -1. */
 static val listed_leaf(struct ir *k, const struct query_tile *t, val lists, val width, val e) {
   const int leaf = t->plan->leaf;
-  val i = bit_and(k, e, i32(k, t->queries - 1)), j = shift_right(k, e, i32(k, log2_of(t->queries)));
+  val i = bit_and(k, e, i32(k, t->queries - 1)),
+      j = shift_right(k, e, i32(k, log2_from(t->queries)));
   val query = add(k, t->first, i);
   val exists = both(k, is_le(k, query, t->last), is_lt(k, j, width));
   val from = smin(k, query, t->last);
@@ -31,7 +25,7 @@ static val listed_leaf(struct ir *k, const struct query_tile *t, val lists, val 
   if (t->plan->causal)
     limit = add_const(k, sequence_token(k, &t->sequence, from), 1);
   val end = add_const(k, smax(k, limit, i32(k, 0)), leaf - 1);
-  val leaves = shift_right(k, end, i32(k, log2_of(leaf)));
+  val leaves = shift_right(k, end, i32(k, log2_from(leaf)));
   return choose(k, is_uge(k, id, leaves), i32(k, -1), id); /* unsigned: not of -1 */
 }
 

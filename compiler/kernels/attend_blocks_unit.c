@@ -8,8 +8,6 @@
 enum { HALF = 2 };
 /* What p may reach before sums are scaled: 2^8 leaves half a range of 2^15 in fp16, and room in
    f32. What is above the first scores by less is not worth the products. */
-static const double RENEW = 8;
-static const double UNSEEN = 1e30;
 
 struct scores { /* of a unit */
   struct var x[FRAG_ROWS][BLOCKS_TILES][2];
@@ -77,7 +75,7 @@ struct blocks blocks_new(struct ir *k, const struct plan_pyramid *plan, const st
   a.value = mma_values_new(k, plan->head_dim);
   a.o = mma_sums_new(k, plan->head_dim);
   for (int r = 0; r < FRAG_ROWS; r++) {
-    a.offset[r] = var_init(k, f32(k, UNSEEN));
+    a.offset[r] = var_init(k, f32(k, BLOCKS_UNSEEN));
     a.sum[r] = var_init(k, f32(k, 0));
   }
   return a;
@@ -206,7 +204,7 @@ static void exponents(struct ir *k, const struct blocks *a, const struct scores 
     row_exponents(k, a, product[r], r, x[r]);
     for (int i = 0; i < 4; i++)
       set(k, s->x[r][i / 2][i % 2], x[r][i]);
-    val mine = is_lt(k, f32(k, RENEW), row_maximum(k, x[r]));
+    val mine = is_lt(k, f32(k, BLOCKS_RENEW), row_maximum(k, x[r]));
     above = r == 0 ? mine : either(k, above, mine);
   }
   IF (k, is_ne(k, warp_ballot(k, above), i32(k, 0))) {
