@@ -11,7 +11,8 @@
    Softmax: x = scale log2 e (q.k) + offset, offset = -largest so far, p = 2^x. The largest is
    renewed, and what is summed scaled, only where some x of the warp is above BLOCKS_RENEW, so most
    units have no reduction over lanes. Before the first score offset is BLOCKS_UNSEEN, which any
-   score exceeds; a query that sees nothing ends with sum 0. A score that is NaN makes sum and o NaN.
+   score exceeds; a query that sees nothing ends with sum 0. A score that is NaN makes sum and o
+   NaN.
 
    Which units: candidates are numbered, a lane each, 32 at a time (attend_blocks_cursor.c):
 
