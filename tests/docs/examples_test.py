@@ -1,5 +1,6 @@
-"""examples_test.py PAGE SOURCE BUILD: runs the examples of a page, in their order, as a reader would who stands in the root of the
-repository with build/bin on PATH. Where a `text` block follows, it is what must be printed; `...` in it stands for anything.
+"""examples_test.py PAGE SOURCE BUILD [gpu]: runs the examples of a page, in their order, as a reader would who stands in the root of
+the repository with build/bin on PATH. Where a `text` block follows, it is what must be printed; `...` in it stands for anything. With
+`gpu` there is one, and what needs it must work.
 
     sh            is typed                          sh gpu     must get as far as to look for a GPU, which is not there
     sh build      makes pisa itself: only looked at, other tests do it
@@ -21,6 +22,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 from pages import Page
 
@@ -54,8 +56,8 @@ def same(expected, got):
 
 
 class Reader:
-    def __init__(self, page, source, build, place):
-        self.page, self.place, self.source = page, place, source
+    def __init__(self, page, source, build, place, has_gpu):
+        self.page, self.place, self.source, self.has_gpu = page, place, source, has_gpu
         self.names, self.skipped = {}, []  # of the page's Python; blocks that only compile here
         for name in LINKED:
             os.symlink(source / name, place / name)
@@ -64,10 +66,11 @@ class Reader:
             os.environ,
             PATH=f"{build}/bin:{os.environ['PATH']}",
             HOME=str(place),
-            PISA_LIBCUDA=str(place / "no-such-libcuda.so.1"),  # the same on machines with a GPU
             PISA_PACKS=str(source / "generated"),
             PYTHONDONTWRITEBYTECODE="1",
         )
+        if not has_gpu:  # the same on machines with one
+            self.environment["PISA_LIBCUDA"] = str(place / "no-such-libcuda.so.1")
 
     def do(self, command):
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
@@ -122,8 +125,13 @@ class Reader:
         """Options are read before a device is looked for: a wrong one is another exit status."""
         if not re.match(r"pisa ", command):
             raise Wrong(f"no command of pisa: {command}")
+        begin = time.monotonic()
         ran = self.do(["sh", "-eu", "-c", command])
-        if ran.returncode != NO_DEVICE or "cannot open the CUDA driver" not in ran.stdout:
+        if self.has_gpu:
+            if ran.returncode:
+                raise Wrong(f"{command}: exit status {ran.returncode}:\n{ran.stdout}")
+            print(f"{time.monotonic() - begin:5.1f} s  {command}", flush=True)
+        elif ran.returncode != NO_DEVICE or "cannot open the CUDA driver" not in ran.stdout:
             raise Wrong(f"{command}: exit status {ran.returncode}:\n{ran.stdout}")
 
     def pisa(self, block):
@@ -176,6 +184,7 @@ def tests_of(build):
 
 def main():
     page, source, build = (pathlib.Path(x).resolve() for x in sys.argv[1:4])
+    has_gpu = sys.argv[4:] == ["gpu"]
     page = Page(page)
     if any(b.language == "python" for b in page.blocks) and not importlib.util.find_spec("numpy"):
         print("skipped: its examples need NumPy")
@@ -187,7 +196,7 @@ def main():
     place = pathlib.Path(tempfile.mkdtemp())
     try:
         os.chdir(place)
-        reader = Reader(page, source, build, place)
+        reader = Reader(page, source, build, place, has_gpu)
         errors += reader.read()
         for block in reader.skipped:
             print(f"{page.path}:{block.line}: not run: {' '.join(block.words)}")

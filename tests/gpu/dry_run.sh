@@ -80,6 +80,11 @@ python)
   run python
   grep -q "skipped: tests/python/flux_gpu_test.py" "$work/said" || fail "not skipped"
   ;;
+pages) # of which the other examples are tests of their own
+  export PISAC="$work/none"
+  run pages
+  grep -q "^skipped: a compiler" "$work/said" || fail "not skipped"
+  ;;
 *) fail "no job $job" ;;
 esac
 grep -q FAILED "$work/said" && fail "told as failed"

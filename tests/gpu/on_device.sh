@@ -4,10 +4,13 @@
 #
 #   tests/gpu/on_device.sh verify|bench|sanitize|all [piecewise|selection] [SPEC ...]
 #   tests/gpu/on_device.sh host|tune|app|python|ship [SPEC ...]
+#   tests/gpu/on_device.sh pages [PAGE ...]
 #
 # host: our host time a call, in C and from torch; tune: packs tuned, one tune interrupted, the choices checked at 20
 # shapes; app: the example application against an installed libpisa, contexts and devices of one process; python: the
-# package on torch tensors, and a FLUX-shaped model where diffusers is there; ship: these four.
+# package on torch tensors, and a FLUX-shaped model where diffusers is there; ship: these four. pages: what README.md and
+# the tutorials tell a new user to type, from spec to tuned pack; the compiler is $PISAC (default .dev/pisac.xz), one that
+# was built with PISA_STATIC, by xz.
 # piecewise and selection are the packs of that method alone, and its benchmarks.
 # Needs a C compiler, cmake, python3 (with torch for bench) and compute-sanitizer for sanitize; no
 # LLVM. Records go to $OUT (default ./out), once more together in all.tar: verify.jsonl, validation.json, bench.jsonl,
@@ -35,6 +38,7 @@ pisa=$tree/bin/pisa
 packs=${PACKS:-generated}
 python=${PYTHON:-python3}
 wheels=${WHEELS:-.dev/wheels}
+pisac=${PISAC:-.dev/pisac.xz}
 worst=0
 
 now() {
@@ -392,11 +396,47 @@ try_python() {
   cat "$out/python.log"
 }
 
+# The build folder as a reader has it, with a compiler.
+install_compiler() {
+  [ -e "$pisac" ] || return 77
+  xz -dc "$pisac" >"$tree/bin/pisac" && chmod +x "$tree/bin/pisac" && "$tree/bin/pisac" --version
+}
+
+# PATH with a ptxas: that of a toolkit, or of triton's package.
+path_with_ptxas() {
+  command -v ptxas >/dev/null && echo "$PATH" && return
+  echo "$PATH:$("$python" -c 'import glob, os, sys
+for folder in sys.path:
+    for found in glob.glob(os.path.join(folder, "triton", "backends", "nvidia", "bin", "ptxas")):
+        sys.exit(print(os.path.dirname(found)))')"
+}
+
+read_page() {
+  case $1 in
+  README) PATH=$(path_with_ptxas) timeout "$(left)" sh tests/readme/commands.sh "$PWD/README.md" "$tree" "$PWD" gpu 2>&1 ;;
+  *) PATH=$(path_with_ptxas) as_package "$python" tests/docs/examples_test.py "docs/$1.md" . "$tree" gpu ;;
+  esac
+}
+
+read_pages() {
+  within "a compiler, $pisac" install_compiler
+  [ -x "$tree/bin/pisac" ] || return
+  for page in ${specs:-README tutorial-spec tutorial-tune tutorial-ship embedding}; do
+    opened=$(now)
+    within "$page" read_page "$page" >"$out/page.log"
+    cat "$out/page.log" >>"$out/pages.log"
+    grep -e '^FAILED' -e '^skipped' -e ' s  pisa' "$out/page.log"
+    echo "$page: $(($(now) - opened)) s"
+  done
+  rm -f "$out/page.log"
+}
+
 case $job in
-verify | bench | sanitize | all | host | tune | app | python | ship) ;;
+verify | bench | sanitize | all | host | tune | app | python | ship | pages) ;;
 *)
   echo "usage: tests/gpu/on_device.sh verify|bench|sanitize|all [piecewise|selection] [SPEC ...]" >&2
   echo "       tests/gpu/on_device.sh host|tune|app|python|ship [SPEC ...]" >&2
+  echo "       tests/gpu/on_device.sh pages [PAGE ...]" >&2
   exit 1
   ;;
 esac
@@ -411,6 +451,7 @@ if [ $worst = 0 ]; then
   case $job in tune | ship) part tune "${TUNE_SECONDS:-180}" tune_packs ;; esac
   case $job in app | ship) part app "${APP_SECONDS:-90}" try_app ;; esac
   case $job in python | ship) part python "${PYTHON_SECONDS:-150}" try_python ;; esac
+  [ $job = pages ] && part pages "${PAGES_SECONDS:-300}" read_pages
 fi
 tar -cf "$out/all.tar" -C "$out" --exclude=./all.tar . # one file, where few come back
 echo "$summary"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# commands.sh README BUILD SOURCE: types the README's commands that need no GPU, as they stand there.
+# commands.sh README BUILD SOURCE [gpu]: types the README's commands, as they stand there: those that need no GPU, or all.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 readme=$1 build=$2 source=$3
@@ -17,6 +17,8 @@ for name in q k v; do
   } >$name.npy
 done
 
-"$here/fence.sh" sh "$readme" 2 | grep -Ev 'pisa +(verify|bench|tune)' >commands
+without='pisa +(verify|bench|tune)'
+[ "${4:-}" = gpu ] && without='^$'
+"$here/fence.sh" sh "$readme" 2 | grep -Ev "$without" >commands
 sh -eux commands
 [ "$(wc -c <o.npy)" -eq "$(wc -c <q.npy)" ]
