@@ -113,9 +113,13 @@ static double relative(const struct sums *s) {
   return s->off == 0 ? 0 : sqrt(s->off / s->square);
 }
 
+static double psnr(const struct sums *s) { /* dB */
+  return s->off == 0 ? INFINITY : 20 * log10(s->largest / sqrt(s->off / s->n));
+}
+
 static struct quality_figures figures_of(const struct sums *s) {
   return (struct quality_figures){.error = relative(s),
-                                  .psnr = 20 * log10(s->largest / sqrt(s->off / s->n)),
+                                  .psnr = psnr(s),
                                   .recall = s->hits / s->listed,
                                   .mass = s->mass / s->rows,
                                   .best_mass = s->best_mass / s->rows};

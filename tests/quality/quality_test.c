@@ -287,17 +287,17 @@ static void cost(void) {
 }
 
 /* Everything is read: no error, and every block is found. */
-static void perfect(void) {
+static void perfect_of(float value) {
   struct scene s;
   struct method m;
   const struct sample_spec dense = {.shape = ALONE, .dense = true};
   scene_make(&s, 1, 1, 128, 128);
-  fill(s.scene.v, 0, 128, D, 1);
+  fill(s.scene.v, 0, 128, D, value);
   attend(&s);
   measure(&m, &s, &dense, 0.5);
   NEAR(m.result.density, 0); /* a dense pack has none */
   NEAR(m.result.all.error, 0);
-  CHECK(isinf(m.result.all.psnr));
+  CHECK(m.result.all.psnr == INFINITY);
   NEAR(m.result.all.recall, 1);
   NEAR(m.result.all.mass, 1);
   NEAR(m.result.cost, 1);
@@ -307,6 +307,10 @@ static void perfect(void) {
   NEAR(m.result.read, 1);
   done(&m);
   scene_free(&s);
+}
+static void perfect(void) {
+  perfect_of(1);
+  perfect_of(0); /* also where there is nothing to be wrong about */
 }
 
 /* Nothing can be compared with what is not a number. */
