@@ -52,9 +52,9 @@ def no_device():
     """The way of a GPU tensor for CPU tensors."""
     aligned = functools.lru_cache(maxsize=None)(_torch.make_memory)  # as the GPU's allocator does by itself
 
-    def new_workspace(size, device):
-        torch.empty(size, dtype=torch.uint8, device=device)
-        return aligned(size, device)
+    def new_workspace(q, size):
+        torch.Tensor.new_empty(q, size + 1 >> 1)
+        return aligned(size, q.device)
 
     changed = {
         "device_number": lambda x: 0,
@@ -98,7 +98,7 @@ def calls_of(pack, device):
     last = tensors(pack, 1, device)[0]
     out = torch.empty_like(last)
     yield "pisa.decode", last, k, lambda: pisa.decode(last, k, v, pack, pyramid, k_lengths=lengths)
-    rest = (pyramid.memory, out, None, None, pack.key, 0.0, lengths)
+    rest = (pyramid.memory, out, pack.key, lengths)
     yield "torch.ops.pisa.decode", last, k, lambda: ops.decode.default(last, k, v, *rest)
 
 
@@ -108,7 +108,7 @@ def seen(function):
 
     def keep(module, call, place, size, stream, error):
         request = type(call._obj).from_buffer_copy(call._obj)
-        kept.append((module, request, place, size, stream))
+        kept.append((module.value, request, size.value, stream.value))
         return launch(module, call, place, size, stream, error)
 
     _library.launch = keep
@@ -133,10 +133,11 @@ def us_of(call, calls, wait):
 
 def time_call(function, launches, device, wait):
     """The line's numbers, of calls with tensors of |device|."""
-    module, request, place, size, stream, _held = seen(function)
+    module, request, size, stream, _held = seen(function)
     workspace = _torch.make_memory(size, torch.device(device)) if size else None
     error = _library.CError()
-    arguments = (module, ctypes.byref(request), workspace.data_ptr() if size else None, size, stream)
+    pointers = [ctypes.c_void_p(x) for x in (module, workspace.data_ptr() if size else None, stream)]
+    arguments = (pointers[0], ctypes.byref(request), pointers[1], ctypes.c_size_t(size), pointers[2])
 
     def c_call():
         _library.check(error) if _library.launch(*arguments, ctypes.byref(error)) else None

@@ -145,8 +145,17 @@ class Gradients(unittest.TestCase):
         with torch.inference_mode():
             self.assertTrue(torch.equal(pisa.attention(q, k, v, pack), expected))
             self.assertTrue(torch.equal(compiled(pisa.attention)(q, k, v, pack), expected))
-        with self.assertRaisesRegex(NotImplementedError, "pisa has no gradients"):
-            torch.ops.pisa.attention(q, k, v, pack.key, 0.0, 0.0, 0, *[None] * 5, False, False)
+        ops = torch.ops.pisa.attention
+        for op, more in ((ops.default, ()), (ops.full, (0.0, 0.0, 0, *[None] * 5, True, False))):
+            with self.subTest(op), self.assertRaisesRegex(NotImplementedError, "pisa has no gradients"):
+                op(q, k, v, pack.key, *more)
+            with self.assertRaisesRegex(Exception, "pisa has no gradients"):
+                compiled(lambda q: op(q * 2, k, v, pack.key, *more))(q)
+            for mode in (torch.no_grad, torch.inference_mode):
+                with mode():
+                    found = op(q, k, v, pack.key, *more)
+                self.assertTrue(torch.equal(found[0] if more else found, expected))
+                self.assertFalse(found[0].requires_grad)
 
 
 class Graphs(unittest.TestCase):
@@ -210,7 +219,9 @@ class Graphs(unittest.TestCase):
         for room in (64, 256):
             memory = pisa.Pyramid(pack, 1, room, 2, device="cpu").memory
             with self.assertRaisesRegex(pisa.ArgumentError, "made for another batch, room or pack"):
-                torch.ops.pisa.decode(q, k, v, memory, torch.zeros_like(q), None, None, pack.key)
+                torch.ops.pisa.decode.default(q, k, v, memory, torch.zeros_like(q), pack.key)
+            with self.assertRaisesRegex(pisa.ArgumentError, "made for another batch, room or pack"):
+                torch.ops.pisa.decode.full(q, k, v, memory, torch.zeros_like(q), None, None, pack.key)
 
     def test_ops(self):
         pack, (q, k, v) = pisa.load(sample("select")), inputs(100, 128)
@@ -218,14 +229,37 @@ class Graphs(unittest.TestCase):
         checks = ("test_schema", "test_faketensor", "test_aot_dispatch_dynamic")
         ops = torch.ops.pisa
         arguments = (q, k, v, pack.key, 0.0, 0.0, 0, lengths, *none, True, True)
-        torch.library.opcheck(ops.attention.default, arguments, test_utils=checks)
-        torch.library.opcheck(ops.select.default, (q, k, pack.key, 0.0, lengths, *none, True, False), test_utils=checks)
+        torch.library.opcheck(ops.attention.full, arguments, test_utils=checks)
+        torch.library.opcheck(ops.attention.default, (q, k, v, pack.key, 0.1), test_utils=checks)
+        torch.library.opcheck(ops.select.full, (q, k, pack.key, 0.0, lengths, *none, True, False), test_utils=checks)
+        torch.library.opcheck(ops.select.default, (q, k, pack.key), test_utils=checks)
         memory, o = pisa.Pyramid(pack, 1, 128, 2, device="cpu").memory.zero_(), torch.zeros_like(q)
         arguments = (q, k, v, memory, o, None, None, None, pack.key, 0.0, lengths, *none)
         torch.library.opcheck(ops.prefill.default, arguments, test_utils=checks)
         last, o = q[:, :, -1:].contiguous(), torch.zeros(1, 4, 1, 64, dtype=q.dtype)
         arguments = (last, k, v, memory, o, None, None, pack.key, 0.0, lengths, *none, 0, False)
-        torch.library.opcheck(ops.decode.default, arguments, test_utils=checks)
+        torch.library.opcheck(ops.decode.full, arguments, test_utils=checks)
+        torch.library.opcheck(
+            ops.decode.default, (last, k, v, memory, o, pack.key, lengths, 0.0, 0), test_utils=checks
+        )
+
+    def test_overloads(self):
+        """What `full` returns, `default` does: of the same call the same bits, in and out of compiled graphs."""
+        pack, (q, k, v) = pisa.load(sample("select")), inputs(100, 128)
+        ops, budget = torch.ops.pisa, (0.0, 0.0, 0)
+        for one, more in (
+            (lambda: ops.attention.default(q, k, v, pack.key), lambda: ops.attention.full(q, k, v, pack.key, *budget)),
+            (lambda: ops.select.default(q, k, pack.key), lambda: ops.select.full(q, k, pack.key)),
+        ):
+            (expected,) = more()
+            self.assertTrue(torch.equal(one(), expected))
+            self.assertTrue(torch.equal(compiled(one)(), expected))
+        last, lengths = q[:, :, -1:].contiguous(), torch.tensor([100], dtype=torch.int32)
+        pyramids = [pisa.Pyramid(pack, 1, 128, 2, device="cpu").memory.zero_() for _ in range(2)]
+        outs = [torch.zeros_like(last) for _ in range(2)]
+        ops.decode.default(last, k, v, pyramids[0], outs[0], pack.key, lengths, 0.0, 0)
+        ops.decode.full(last, k, v, pyramids[1], outs[1], None, None, pack.key, 0.0, lengths, *[None] * 4, 0)
+        self.assertTrue(torch.equal(*outs) and torch.equal(*pyramids))
 
     def test_watched(self):
         from torch._subclasses.fake_tensor import FakeTensorMode
@@ -247,7 +281,7 @@ class Launches(unittest.TestCase):
         self.streams = []
         _torch.device_number = lambda x: 0
         _torch.current_device = lambda: 0
-        _torch.new_workspace = _torch.make_memory  # the GPU's allocator aligns
+        _torch.new_workspace = lambda q, size: _torch.make_memory(size, q.device)  # the GPU's allocator aligns
         _torch.current_stream = lambda device: self.streams.append(device) or 0
 
     def tearDown(self):
@@ -277,10 +311,9 @@ class Launches(unittest.TestCase):
         q, k, v = inputs(300, 700)
         best = {}
         op = torch.ops.pisa.attention.default
-        none = [None] * 5
         for name, call in (
             ("pisa.attention", lambda: pisa.attention(q, k, v, pack)),
-            ("torch.ops.pisa.attention", lambda: op(q, k, v, pack.key, 0.0, 0.0, 0, *none, False, False)),
+            ("torch.ops.pisa.attention", lambda: op(q, k, v, pack.key)),
         ):
             with torch.inference_mode():
                 call()

@@ -53,8 +53,8 @@ for _name, _arguments in SIGNATURES.items():
 version = _lib.pisa_version().decode()
 
 # A launch keeps the interpreter's lock: it takes microseconds, never waits, and so nobody else writes into its call.
+# Its arguments are objects of their C types, or byref of such: argtypes would convert each anew.
 launch = ctypes.PyDLL(path).pisa_launch
-launch.argtypes = [c_void_p, CALL, c_void_p, c_size_t, c_void_p, POINTER(CError)]
 
 
 def check(error):

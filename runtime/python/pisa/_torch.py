@@ -1,9 +1,9 @@
 """Torch tensors: those of a GPU to pisa_launch on the current stream, those of the CPU to pisa_cpu_run.
 
 A call outside of graphs takes the short way, `eager`: what does not change between calls of the same shapes is kept in
-a plan, the rest is a handful of addresses. `quick` is shorter still: it finds the plan of a common call by the call's
-arguments as they came. Under torch.compile, and where torch watches (fake tensors, tracing), a call takes the custom
-ops of _torch_ops.
+a plan, the rest is a handful of addresses. `quick` and `launch` are shorter still: they find the plan of a common call
+by the call's arguments as they came. Under torch.compile, and where torch watches (fake tensors, tracing), a call takes
+the custom ops of _torch_ops.
 """
 
 import ctypes
@@ -23,10 +23,22 @@ MOST_PLANS = 1024  # names of plans in a thread, two a plan; a server with more 
 
 Tensor = torch.Tensor
 is_tensor = torch.is_tensor
+is_compiling, is_grad_enabled = torch.compiler.is_compiling, torch.is_grad_enabled
+empty_like = torch.empty_like
+watchers = torch._C._len_torch_dispatch_stack  # how many modes see the calls of this thread
 device_number = torch.Tensor.get_device  # -1: the CPU
 current_device = getattr(torch._C, "_cuda_getDevice", None)  # asked where there is a GPU tensor
 current_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # absent where torch has no CUDA
-_local = threading.local()
+
+
+class _Local(threading.local):
+    """What each thread keeps: its plans by their names, and the devices whose context it has had current."""
+
+    def __init__(self):
+        self.plans, self.ready = {}, set()
+
+
+_local = _Local()
 
 
 def run(pack, q, k, v, options, arrays, pyramid, out, copy):
@@ -34,13 +46,18 @@ def run(pack, q, k, v, options, arrays, pyramid, out, copy):
     if copy:
         q, k, v = _place(q), _place(k), None if v is None else _place(v)
     memory = None if pyramid is None else pyramid.memory
-    if torch.compiler.is_compiling() or type(q) is not torch.Tensor or torch._C._len_torch_dispatch_stack():
+    if is_compiling() or is_watched(q):
         from . import _torch_ops
 
         return _torch_ops.run(pack, q, k, v, options, arrays, memory, out)
-    if torch.is_grad_enabled():
+    if is_grad_enabled():
         refuse_gradients(q, k, v)
     return eager(pack, q, k, v, options, arrays, memory, out)
+
+
+def is_watched(q):
+    """Whether torch wants to see the op instead of its launches."""
+    return type(q) is not Tensor or watchers()
 
 
 def refuse_gradients(q, k, v):
@@ -58,9 +75,10 @@ def make_memory(size, device):
     return whole[first : first + size]
 
 
-def new_workspace(size, device):
-    """Memory of the caching allocator, given back to this stream when the call returns."""
-    return torch.empty(size, dtype=torch.uint8, device=device)
+def new_workspace(q, size):
+    """At least |size| bytes where |q| is: memory of the caching allocator, given back to this stream when the call
+    returns. In elements of q, of 2 bytes: torch need not be told a type and a device, which takes it longer."""
+    return q.new_empty(size + 1 >> 1)
 
 
 class Plan:
@@ -76,14 +94,13 @@ class Plan:
         self.made = [(i, name, x, OUTPUTS.get(name, torch.int32)) for i, (name, x) in shapes if x is not None]
         self.arrays = [pair for pair in _request.array_shapes(pack, request).items() if getattr(request, pair[0])]
         self.pyramid_bytes = _request.pyramid_bytes(pack, request) if options.has_pyramid else 0
-        self.workspace_bytes = 0
-        if device >= 0:
-            self.module, size = pack.module(device, request), c_size_t()
-            lib.call("pisa_workspace_size", self.module, byref(request), byref(size))
-            self.workspace_bytes = size.value
         self.q, self.k, self.v, self.o = request.q, request.k, request.v, request.o
-        self.pointer, self.error = byref(request), lib.CError()
-        self.error_pointer = byref(self.error)
+        self.error, self.workspace, self.size, self.stream = lib.CError(), c_void_p(), c_size_t(), c_void_p()
+        if device >= 0:
+            module = c_void_p(pack.module(device, request))
+            lib.call("pisa_workspace_size", module, byref(request), byref(self.size))
+            self.launch = (module, byref(request), self.workspace, self.size, self.stream, byref(self.error))
+        self.workspace_bytes = self.size.value
 
 
 def quick(pack, q, k, v, wishes, options_of, lengths=None, memory=None, out=None, made=None):
@@ -92,13 +109,18 @@ def quick(pack, q, k, v, wishes, options_of, lengths=None, memory=None, out=None
     wishes: what is asked for, as it came; with the layouts it is the name of a plan. options_of(pack, *wishes): its
         Options. lengths, memory: k_lengths and the bytes of a pyramid, where the options have them. made: as of eager.
     """
-    if type(q) is not Tensor or torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack():
+    if is_compiling() or type(q) is not Tensor or watchers():
         return None
+    if is_grad_enabled():
+        refuse_gradients(q, k, v)
+    return launch(pack, q, k, v, wishes, options_of, lengths, memory, out, made)
+
+
+def launch(pack, q, k, v, wishes, options_of, lengths=None, memory=None, out=None, made=None):
+    """`quick` for tensors that have none to watch them and that gradients were not asked for."""
     device = device_number(q)
     if device < 0 or device != current_device():
         return None
-    if torch.is_grad_enabled():
-        refuse_gradients(q, k, v)
     key = (pack, wishes, device, q.shape, q.stride(), q.dtype, k.shape, k.stride(), k.dtype, device_number(k))
     if v is not None:
         key += (v.shape, v.stride(), v.dtype, device_number(v))
@@ -108,13 +130,13 @@ def quick(pack, q, k, v, wishes, options_of, lengths=None, memory=None, out=None
         key += ("pyramid", device_number(memory))
     if out is not None:
         key += ("out", out.shape, out.stride(), out.dtype, out.device)
-    plan = _plans().get(key)
-    arrays = None if lengths is None else {**_NO_ARRAYS, "k_lengths": lengths}
+    plan = _local.plans.get(key)
+    arrays = None if lengths is None else {**NO_ARRAYS, "k_lengths": lengths}
     if plan is not None:
         return _perform(plan, q, k, v, arrays, memory, out, made)
     # All that `eager` checks beside addresses is in the key.
     options = options_of(pack, *wishes)
-    found = eager(pack, q, k, v, options, arrays or _NO_ARRAYS, memory, out, made)
+    found = eager(pack, q, k, v, options, arrays or NO_ARRAYS, memory, out, made)
     _keep(key, _plan(pack, device, q, k, v, options, out))
     return found
 
@@ -125,7 +147,7 @@ def eager(pack, q, k, v, options, arrays, memory, out, made=None):
     if device >= 0 and device != current_device():
         with torch.cuda.device(device):
             return eager(pack, q, k, v, options, arrays, memory, out, made)
-    if device >= 0 and device not in _ready():
+    if device >= 0 and device not in _local.ready:
         make_current(device)
     plan = _plan(pack, device, q, k, v, options, out)
     _check_tensors(pack, device, q, k, v)
@@ -136,52 +158,44 @@ def eager(pack, q, k, v, options, arrays, memory, out, made=None):
     return _perform(plan, q, k, v, arrays, memory, out, made)
 
 
-_NO_ARRAYS = dict.fromkeys(("k_lengths", "lists", "q_starts", "k_starts", "pages"))
-_NOTHING = _request.Outputs()
+NO_ARRAYS = dict.fromkeys(("k_lengths", "lists", "q_starts", "k_starts", "pages"))
+_NOTHING = tuple(_request.Outputs())
 
 
 def _perform(plan, q, k, v, arrays, memory, out, made=None):
     """A checked call by its plan: addresses, then the launch."""
-    request, o = plan.request, out
-    if out is None and plan.attends:
-        o = torch.empty_like(q)
+    request, o, others = plan.request, out, _NOTHING
     plan.q.data, plan.k.data = q.data_ptr(), k.data_ptr()
     if plan.attends:
+        if out is None:
+            o = empty_like(q)
         plan.v.data, plan.o.data = v.data_ptr(), o.data_ptr()
     if plan.made:
         others = [None] * len(_NOTHING)
         for i, name, shape, kind in plan.made:
             others[i] = x = torch.empty(shape, dtype=kind, device=plan.torch_device) if made is None else made[i]
             setattr(request, name, x.data_ptr())
-    else:
-        others = _NOTHING
-    for name, _ in plan.arrays:
-        setattr(request, name, arrays[name].data_ptr())
+        others = tuple(others)
+    if plan.arrays:
+        for name, _ in plan.arrays:
+            setattr(request, name, arrays[name].data_ptr())
     if memory is not None:
         _request.check_pyramid(memory.numel(), plan.pyramid_bytes)
         request.pyramid = memory.data_ptr()
     if plan.device < 0:
         _run_cpu(plan.pack, request, memory)
-        return (o, *others)
-    size, place = plan.workspace_bytes, None
-    if size:
-        workspace = new_workspace(size, plan.torch_device)
-        place = workspace.data_ptr()
-    if lib.launch(plan.module, plan.pointer, place, size, current_stream(plan.device), plan.error_pointer):
+        return (o,) + others
+    if plan.workspace_bytes:
+        workspace = new_workspace(q, plan.workspace_bytes)
+        plan.workspace.value = workspace.data_ptr()
+    plan.stream.value = current_stream(plan.device)
+    if lib.launch(*plan.launch):
         lib.check(plan.error)
-    return (o, *others)
-
-
-def _plans():
-    try:
-        return _local.plans
-    except AttributeError:
-        _local.plans = {}
-        return _local.plans
+    return (o,) + others
 
 
 def _keep(key, plan):
-    plans = _plans()
+    plans = _local.plans
     if len(plans) >= MOST_PLANS:
         plans.clear()
     plans[key] = plan
@@ -194,7 +208,7 @@ def _plan(pack, device, q, k, v, options, out):
         key += (v.shape, v.stride())
     if out is not None:
         key += (out.shape, out.stride(), out.dtype, out.device)
-    plan = _plans().get(key)
+    plan = _local.plans.get(key)
     if plan is not None:
         return plan
     if out is not None:
@@ -245,15 +259,6 @@ def _place(x):
     return x.clone(memory_format=torch.contiguous_format)
 
 
-def _ready():
-    """The devices whose context this thread has had current."""
-    try:
-        return _local.ready
-    except AttributeError:
-        _local.ready = set()
-        return _local.ready
-
-
 def make_current(device):
     """Lets this thread have the primary context of |device|, which torch uses, where it has none yet."""
     driver = ctypes.CDLL(os.environ.get("PISA_LIBCUDA", "libcuda.so.1"))  # as libpisa finds it
@@ -264,4 +269,4 @@ def make_current(device):
         driver.cuDeviceGet(byref(number), device)
         driver.cuDevicePrimaryCtxRetain(byref(context), number)
         driver.cuCtxSetCurrent(context)
-    _ready().add(device)
+    _local.ready.add(device)

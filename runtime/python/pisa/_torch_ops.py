@@ -1,7 +1,8 @@
-"""The custom ops pisa::attention, pisa::select, pisa::decode and pisa::prefill, and what torch.compile must know.
+"""The custom ops of torch.ops.pisa, attention, select, decode and prefill, and what torch.compile must know.
 
 Graphs name packs by their keys (Pack.key). The first two make their outputs; decode and prefill write into given ones,
-since they change a pyramid as well.
+since they change a pyramid as well. What most calls ask for is an overload of its own (`default`), everything else one
+more (`full`): every argument and every list costs a call a part of a microsecond, asked for or not.
 """
 
 import torch
@@ -13,15 +14,26 @@ NAMES = ("k_lengths", "blocks_in", "q_starts", "k_starts", "pages")
 ARRAYS = ", ".join(f"Tensor? {name}=None" for name in NAMES)
 # Arguments with defaults are dear only where they are given: the dispatcher leaves the last ones out.
 SCHEMAS = {
-    "attention": "(Tensor q, Tensor k, Tensor v, str pack, float scale=0.0, float density=0.0, int keep=0, "
+    # o
+    "attention": "(Tensor q, Tensor k, Tensor v, str pack, float scale=0.0, float density=0.0, int keep=0) -> Tensor",
+    # o and those asked for of lse and blocks
+    "attention.full": "(Tensor q, Tensor k, Tensor v, str pack, float scale=0.0, float density=0.0, int keep=0, "
     f"{ARRAYS}, bool lse=False, bool blocks=False) -> Tensor[]",
-    "select": f"(Tensor q, Tensor k, str pack, float scale=0.0, {ARRAYS}, bool worth=False, bool by_leaf=False) "
+    # blocks
+    "select": "(Tensor q, Tensor k, str pack, float scale=0.0) -> Tensor",
+    # blocks and those asked for of worth and (two) the lists by leaf
+    "select.full": f"(Tensor q, Tensor k, str pack, float scale=0.0, {ARRAYS}, bool worth=False, bool by_leaf=False) "
     "-> Tensor[]",
     "prefill": "(Tensor q, Tensor k, Tensor? v, Tensor(a!) pyramid, Tensor(b!)? out, Tensor(c!)? lse, "
     f"Tensor(d!)? blocks, Tensor(e!)? worth, str pack, float scale=0.0, {ARRAYS}) -> ()",
-    "decode": "(Tensor q, Tensor k, Tensor v, Tensor(a!)? pyramid, Tensor(b!) out, Tensor(c!)? lse, "
+    "decode": "(Tensor q, Tensor k, Tensor v, Tensor(a!) pyramid, Tensor(b!) out, str pack, Tensor? k_lengths=None, "
+    "float scale=0.0, int n_new=1, bool append_completed=False) -> ()",
+    "decode.full": "(Tensor q, Tensor k, Tensor v, Tensor(a!)? pyramid, Tensor(b!) out, Tensor(c!)? lse, "
     f"Tensor(d!)? blocks, str pack, float scale=0.0, {ARRAYS}, int n_new=1, bool append_completed=False) -> ()",
 }
+
+Tensor = torch.Tensor
+NOT_WATCHING = (Tensor, str, type(None))  # types of the third argument
 
 
 def _arrays(k_lengths=None, lists=None, q_starts=None, k_starts=None, pages=None):
@@ -43,63 +55,40 @@ def _there(found):
     return [x for x in found if x is not None]
 
 
-def _attention_options(pack, name, scale, density, keep, lse, blocks, has_lengths):
-    return Options(scale, density, keep, has_lengths=has_lengths, lse=lse, blocks=blocks)
+def _attention_options(pack, name, scale, density, keep):
+    return Options(scale, density, keep)
 
 
-def attention(
-    q,
-    k,
-    v,
-    pack,
-    scale=0.0,
-    density=0.0,
-    keep=0,
-    k_lengths=None,
-    lists=None,
-    q_starts=None,
-    k_starts=None,
-    pages=None,
-    lse=False,
-    blocks=False,
-):
-    opened = _pack.by_key(pack)
-    if lists is q_starts is pages is None:
-        wishes = ("op", scale, density, keep, lse, blocks, k_lengths is not None)
-        found = _torch.quick(opened, q, k, v, wishes, _attention_options, k_lengths)
-        if found is not None:
-            return _there(found) if lse or blocks else [found[0]]
-    arrays = _arrays(k_lengths, lists, q_starts, k_starts, pages)
+def attention(q, k, v, pack, scale=0.0, density=0.0, keep=0):
+    opened, wishes = _pack.by_key(pack), ("attention", scale, density, keep)
+    found = _torch.launch(opened, q, k, v, wishes, _attention_options)
+    if found is None:
+        found = _torch.eager(opened, q, k, v, _attention_options(opened, *wishes), _torch.NO_ARRAYS, None, None)
+    return found[0]
+
+
+def attention_full(q, k, v, pack, scale=0.0, density=0.0, keep=0, *rest):
+    arrays, (lse, blocks) = _arrays(*rest[:5]), (*rest[5:], False, False)[:2]
     options = _options(arrays, scale=scale, density=density, keep=keep, lse=lse, blocks=blocks)
-    return _there(_torch.eager(opened, q, k, v, options, arrays, None, None))
+    return _there(_torch.eager(_pack.by_key(pack), q, k, v, options, arrays, None, None))
 
 
-def _select_options(pack, name, scale, worth, by_leaf, has_lengths):
-    return Options(scale, has_lengths=has_lengths, attend=False, blocks=True, worth=worth, by_leaf=by_leaf)
+def _select_options(pack, name, scale):
+    return Options(scale, attend=False, blocks=True)
 
 
-def select(
-    q,
-    k,
-    pack,
-    scale=0.0,
-    k_lengths=None,
-    lists=None,
-    q_starts=None,
-    k_starts=None,
-    pages=None,
-    worth=False,
-    by_leaf=False,
-):
-    opened = _pack.by_key(pack)
-    if lists is q_starts is pages is None:
-        wishes = ("op", scale, worth, by_leaf, k_lengths is not None)
-        found = _torch.quick(opened, q, k, None, wishes, _select_options, k_lengths)
-        if found is not None:
-            return _there(found)
-    arrays = _arrays(k_lengths, lists, q_starts, k_starts, pages)
+def select(q, k, pack, scale=0.0):
+    opened, wishes = _pack.by_key(pack), ("select", scale)
+    found = _torch.launch(opened, q, k, None, wishes, _select_options)
+    if found is None:
+        found = _torch.eager(opened, q, k, None, _select_options(opened, *wishes), _torch.NO_ARRAYS, None, None)
+    return found[2]
+
+
+def select_full(q, k, pack, scale=0.0, *rest):
+    arrays, (worth, by_leaf) = _arrays(*rest[:5]), (*rest[5:], False, False)[:2]
     options = _options(arrays, scale=scale, attend=False, blocks=True, worth=worth, by_leaf=by_leaf)
-    return _there(_torch.eager(opened, q, k, None, options, arrays, None, None))
+    return _there(_torch.eager(_pack.by_key(pack), q, k, None, options, arrays, None, None))
 
 
 def prefill(q, k, v, pyramid, out, lse, blocks, worth, pack, scale=0.0, *lists):
@@ -109,51 +98,23 @@ def prefill(q, k, v, pyramid, out, lse, blocks, worth, pack, scale=0.0, *lists):
     _torch.eager(_pack.by_key(pack), q, k, v, options, arrays, pyramid, out, made)
 
 
-def _decode_options(pack, name, scale, n_new, completed, lse, blocks, has_lengths, has_pyramid):
-    return Options(
-        scale,
-        has_lengths=has_lengths,
-        decode=True,
-        n_new=n_new,
-        append_completed=completed,
-        has_pyramid=has_pyramid,
-        lse=lse,
-        blocks=blocks,
-    )
+def _decode_options(pack, name, scale, n_new, completed, has_lengths):
+    more = {"n_new": n_new, "append_completed": completed}
+    return Options(scale, has_lengths=has_lengths, decode=True, has_pyramid=True, **more)
 
 
-def decode(
-    q,
-    k,
-    v,
-    pyramid,
-    out,
-    lse,
-    blocks,
-    pack,
-    scale=0.0,
-    k_lengths=None,
-    lists=None,
-    q_starts=None,
-    k_starts=None,
-    pages=None,
-    n_new=1,
-    append_completed=False,
-):
-    opened, has_lse, has_blocks = _pack.by_key(pack), lse is not None, blocks is not None
-    has_lengths, has_pyramid = k_lengths is not None, pyramid is not None
-    wishes = ("op", scale, n_new, append_completed, has_lse, has_blocks, has_lengths, has_pyramid)
-    made = Outputs(lse, blocks)
-    if lists is q_starts is pages is None:
-        if _torch.quick(opened, q, k, v, wishes, _decode_options, k_lengths, pyramid, out, made) is not None:
-            return
-    arrays = _arrays(k_lengths, lists, q_starts, k_starts, pages)
-    options = _decode_options(opened, *wishes)._replace(
-        sequences=0 if q_starts is None else q_starts.shape[0] - 1,
-        n_listed=0 if lists is None else lists.shape[-1],
-        page_columns=0 if pages is None else pages.shape[-1],
-    )
-    _torch.eager(opened, q, k, v, options, arrays, pyramid, out, made)
+def decode(q, k, v, pyramid, out, pack, k_lengths=None, scale=0.0, n_new=1, append_completed=False):
+    opened, wishes = _pack.by_key(pack), ("decode", scale, n_new, append_completed, k_lengths is not None)
+    if _torch.launch(opened, q, k, v, wishes, _decode_options, k_lengths, pyramid, out) is None:
+        _torch.eager(opened, q, k, v, _decode_options(opened, *wishes), _arrays(k_lengths), pyramid, out)
+
+
+def decode_full(q, k, v, pyramid, out, lse, blocks, pack, scale=0.0, *rest):
+    arrays, (n_new, completed) = _arrays(*rest[:5]), (*rest[5:], *(1, False)[len(rest[5:]) :])
+    wanted = {"lse": lse is not None, "blocks": blocks is not None, "has_pyramid": pyramid is not None}
+    more = {"decode": True, "n_new": n_new, "append_completed": completed}
+    options = _options(arrays, scale=scale, **wanted, **more)
+    _torch.eager(_pack.by_key(pack), q, k, v, options, arrays, pyramid, out, Outputs(lse, blocks))
 
 
 def _empty(q, shapes):
@@ -173,13 +134,21 @@ def _shapes(pack, q, k, v, options):
     return _request.outputs(pack, request, options)
 
 
-def _fake_attention(q, k, v, pack, scale=0.0, density=0.0, keep=0, *rest):
+def _fake_attention(q, k, v, pack, scale=0.0, density=0.0, keep=0):
+    return torch.empty_like(q)
+
+
+def _fake_attention_full(q, k, v, pack, scale=0.0, density=0.0, keep=0, *rest):
     arrays, (lse, blocks) = _arrays(*rest[:5]), (*rest[5:], False, False)[:2]
     options = _options(arrays, density=density, keep=keep, lse=lse, blocks=blocks)
     return [torch.empty_like(q), *_empty(q, _shapes(_pack.by_key(pack), q, k, v, options))]
 
 
-def _fake_select(q, k, pack, scale=0.0, *rest):
+def _fake_select(q, k, pack, scale=0.0):
+    return _fake_select_full(q, k, pack, scale)[0]
+
+
+def _fake_select_full(q, k, pack, scale=0.0, *rest):
     arrays, (worth, by_leaf) = _arrays(*rest[:5]), (*rest[5:], False, False)[:2]
     options = _options(arrays, attend=False, blocks=True, worth=worth, by_leaf=by_leaf)
     return _empty(q, _shapes(_pack.by_key(pack), q, k, None, options))
@@ -189,12 +158,15 @@ def _fake_nothing(*arguments):
     return None
 
 
-def _refusing(op):
+def _refusing(op, kernel):
     """What runs in place of autograd: an error where gradients are asked for."""
 
     def refuse(q, k, v, *rest):
-        if torch.is_grad_enabled():
-            _torch.refuse_gradients(q, k, v if isinstance(v, torch.Tensor) else None)
+        if _torch.is_grad_enabled():
+            _torch.refuse_gradients(q, k, v if isinstance(v, Tensor) else None)
+        # Where nobody stands between autograd and the kernel, the way through the dispatcher is not gone twice.
+        if type(q) is Tensor and type(k) is Tensor and type(v) in NOT_WATCHING and not _torch.watchers():
+            return kernel(q, k, v, *rest)
         with torch._C._AutoDispatchBelowAutograd():
             return op(q, k, v, *rest)
 
@@ -205,13 +177,16 @@ def _register():
     library = torch.library.Library("pisa", "DEF")
     tags = [torch.Tag.pt2_compliant_tag]
     tags.append(getattr(torch.Tag, "needs_exact_strides", None) or torch.Tag.needs_fixed_stride_order)
-    fakes = {"attention": _fake_attention, "select": _fake_select}
     for name, schema in SCHEMAS.items():
         library.define(name + schema, tags=tuple(tags))
+        kernel = globals()[name.replace(".", "_")]
+        fake = globals().get(f"_fake_{kernel.__name__}", _fake_nothing)
         for key in ("CPU", "CUDA"):
-            library.impl(name, globals()[name], key)
-        torch.library.register_fake(f"pisa::{name}", fakes.get(name, _fake_nothing), lib=library)
-        library.impl(name, _refusing(getattr(torch.ops.pisa, name).default), "Autograd")
+            library.impl(name, kernel, key)
+        torch.library.register_fake(f"pisa::{name}", fake, lib=library)
+        packet, _, overload = name.partition(".")
+        op = getattr(getattr(torch.ops.pisa, packet), overload or "default")
+        library.impl(name, _refusing(op, kernel), "Autograd")
     return library
 
 
@@ -224,13 +199,17 @@ def run(pack, q, k, v, options, arrays, pyramid, out):
     if options.decode or pyramid is not None:
         return _write(pack, q, k, v, options, lists, pyramid, out)
     if not options.attend:
-        found = ops.select(q, k, pack.key, options.scale, *lists, options.worth, options.by_leaf)
+        found = ops.select.full(q, k, pack.key, options.scale, *lists, options.worth, options.by_leaf)
         return _spread(found, (False, False, True, options.worth, options.by_leaf, options.by_leaf))
-    budget = (float(options.density), options.keep)
-    found = ops.attention(q, k, v, pack.key, options.scale, *budget, *lists, options.lse, options.blocks)
+    call = (q, k, v, pack.key, options.scale, float(options.density), options.keep)
+    wanted = (options.lse, options.blocks)
+    if any(wanted) or any(x is not None for x in lists):
+        found = ops.attention.full(*call, *lists, *wanted)
+    else:
+        found = [ops.attention.default(*call)]
     if out is not None:
         found = [out.copy_(found[0]), *found[1:]]
-    return _spread(found, (True, options.lse, options.blocks, False, False, False))
+    return _spread(found, (True, *wanted, False, False, False))
 
 
 def _write(pack, q, k, v, options, lists, pyramid, out):
@@ -244,11 +223,15 @@ def _write(pack, q, k, v, options, lists, pyramid, out):
     shape = (*batch, heads, q.shape[2], pack.keep)
     blocks = q.new_empty(shape, dtype=torch.int32) if options.blocks else None
     worth = q.new_empty(shape, dtype=torch.float32) if options.worth else None
-    if options.decode:
-        more = (options.n_new, options.append_completed)
-        torch.ops.pisa.decode(q, k, v, pyramid, o, lse, blocks, pack.key, options.scale, *lists, *more)
+    key, scale, ops = pack.key, options.scale, torch.ops.pisa
+    if not options.decode:
+        ops.prefill.default(q, k, v, pyramid, o, lse, blocks, worth, key, scale, *lists)
+        return (o, lse, blocks, worth, None, None)
+    more = (options.n_new, options.append_completed)
+    if pyramid is None or options.lse or options.blocks or any(x is not None for x in lists[1:]):
+        ops.decode.full(q, k, v, pyramid, o, lse, blocks, key, scale, *lists, *more)
     else:
-        torch.ops.pisa.prefill(q, k, v, pyramid, o, lse, blocks, worth, pack.key, options.scale, *lists)
+        ops.decode.default(q, k, v, pyramid, o, key, lists[0], scale, *more)
     return (o, lse, blocks, worth, None, None)
 
 
