@@ -169,8 +169,11 @@ static void print_row(const struct tune *t, const struct tune_bucket *bucket, in
 
 static pisa_status settle(struct tune *t, const struct tune_bucket *bucket, int best, int variant,
                           const struct tune_outcome *outcome, pisa_error *error) {
-  bool faster = outcome->verdict == TUNE_FASTER;
-  print_row(t, bucket, variant, outcome, faster ? "best so far" : "not faster");
+  bool ahead = outcome->verdict == TUNE_FASTER, faster = ahead && outcome->everywhere;
+  print_row(t, bucket, variant, outcome,
+            faster  ? "best so far"
+            : ahead ? "but not faster than as written everywhere"
+                    : "not faster");
   if (faster && best >= 0)
     find_row(t, bucket, best)->result = PISA_TUNE_SLOWER;
   return record(t, bucket, variant, outcome, faster ? PISA_TUNE_BEST : PISA_TUNE_SLOWER, error);
@@ -184,29 +187,53 @@ static pisa_status fit_all(struct tune_load *loads, int n, const pisa_module *mo
   return status;
 }
 
-static pisa_status race(struct tune *t, const struct tune_bucket *bucket, struct tune_load *loads,
-                        int best, int variant, pisa_error *error) {
+/* The calls of a bucket. */
+struct loads {
+  struct tune_load loads[TUNE_MAX_LOADS];
+  int n;
+};
+
+/* |champion| -1: |challenger| alone. */
+static pisa_status race(const struct tune *t, struct loads *l, int champion, int challenger,
+                        struct tune_outcome *out, pisa_error *error) {
   pisa_module *modules[2] = {NULL, NULL};
-  struct tune_outcome outcome = {.rounds = 0};
-  pisa_status status = pisa_module_load(t->pack, variant, 0, &modules[1], error);
-  if (!status && best >= 0)
-    status = pisa_module_load(t->pack, best, 0, &modules[0], error);
+  pisa_status status = pisa_module_load(t->pack, challenger, 0, &modules[1], error);
+  if (!status && champion >= 0)
+    status = pisa_module_load(t->pack, champion, 0, &modules[0], error);
   for (int i = 0; !status && i < 2; i++)
     if (modules[i])
-      status = fit_all(loads, bucket->n, modules[i], error);
-  const struct tune_racer champion = {modules[0], loads}, challenger = {modules[1], loads};
+      status = fit_all(l->loads, l->n, modules[i], error);
+  const struct tune_racer racers[2] = {{modules[0], l->loads}, {modules[1], l->loads}};
   if (!status)
-    status = tune_race(&t->on, best < 0 ? NULL : &champion, &challenger, bucket->n,
-                       t->options.rounds, &outcome, error);
-  if (!status && !(t->interrupted = outcome.interrupted))
-    status = settle(t, bucket, best, variant, &outcome, error);
+    status = tune_race(&t->on, champion < 0 ? NULL : &racers[0], &racers[1], l->n,
+                       t->options.rounds, out, error);
   pisa_module_unload(modules[0]);
   pisa_module_unload(modules[1]);
   return status;
 }
 
-static pisa_status try_variant(struct tune *t, const struct tune_bucket *bucket,
-                               struct tune_load *loads, int group, int variant, pisa_error *error) {
+/* |variant| against the best so far; where it wins and that is not |group|, the variant as written,
+   against that too. */
+static pisa_status compete(struct tune *t, const struct tune_bucket *bucket, struct loads *l,
+                           int group, int variant, pisa_error *error) {
+  struct tune_outcome outcome, over_written;
+  int best = find_best(t, bucket, group);
+  pisa_status status = race(t, l, best, variant, &outcome, error);
+  const struct pisa_tune_row *written = find_row(t, bucket, group);
+  bool other = best >= 0 && best != group && written && written->result != PISA_TUNE_WRONG;
+  if (!status && !outcome.interrupted && other && outcome.verdict == TUNE_FASTER) {
+    status = race(t, l, group, variant, &over_written, error);
+    outcome.everywhere = over_written.everywhere;
+    outcome.interrupted = over_written.interrupted;
+  } else if (other || best != group) {
+    outcome.everywhere = true;
+  }
+  t->interrupted = !status && outcome.interrupted;
+  return status || t->interrupted ? status : settle(t, bucket, best, variant, &outcome, error);
+}
+
+static pisa_status try_variant(struct tune *t, const struct tune_bucket *bucket, struct loads *l,
+                               int group, int variant, pisa_error *error) {
   static const struct tune_outcome nothing = {.rounds = 0};
   char doing[CHOICES + 64];
   bool sound = false;
@@ -215,7 +242,7 @@ static pisa_status try_variant(struct tune *t, const struct tune_bucket *bucket,
   tune_progress_show(&t->progress, doing);
   pisa_status status = verify(t, variant, &sound, error);
   if (!status && sound)
-    status = race(t, bucket, loads, find_best(t, bucket, group), variant, error);
+    status = compete(t, bucket, l, group, variant, error);
   if (!status && !sound) {
     print_row(t, bucket, variant, &nothing, "wrong: never chosen");
     status = record(t, bucket, variant, &nothing, PISA_TUNE_WRONG, error);
@@ -244,29 +271,35 @@ static bool is_group(const struct tune *t, int variant) {
 }
 
 static pisa_status open_loads(const struct tune *t, const struct tune_bucket *bucket, int group,
-                              struct tune_load *loads, pisa_error *error) {
+                              struct loads *l, pisa_error *error) {
+  const struct pisa_method *method = &variant_of(t, group)->method;
+  const struct tune_options *o = &t->options;
+  struct tune_shape shapes[TUNE_MAX_LOADS];
   pisa_module *module = NULL;
   pisa_status status = pisa_module_load(t->pack, group, 0, &module, error);
-  for (int i = 0; !status && i < bucket->n; i++)
-    status = tune_load_open(&loads[i], &t->on, module, t->options.batch, t->options.heads,
-                            bucket->lengths[i], t->options.seed, error);
+  l->n = tune_shapes(bucket, o->batch, o->heads ? o->heads : method->heads,
+                     pisa_method_group(method), shapes);
+  for (int i = 0; !status && i < l->n; i++)
+    status = tune_load_open(&l->loads[i], &t->on, module, o->batch, shapes[i].heads,
+                            shapes[i].tokens, o->seed, error);
   pisa_module_unload(module);
   return status;
 }
 
 static pisa_status tune_bucket_of(struct tune *t, const struct tune_bucket *bucket, int group,
                                   pisa_error *error) {
-  struct tune_load loads[OPTIONS_MAX_TOKENS] = {{.on = NULL}};
+  static struct loads l;
+  l = (struct loads){.n = 0};
   if (!count_open(t, bucket, group))
     return PISA_OK;
-  pisa_status status = open_loads(t, bucket, group, loads, error);
+  pisa_status status = open_loads(t, bucket, group, &l, error);
   for (int v = group; !status && v < t->pack->manifest.n_variants; v++) {
     t->interrupted = t->interrupted || tune_is_interrupted();
     if (!t->interrupted && is_open(t, bucket, group, v))
-      status = try_variant(t, bucket, loads, group, v, error);
+      status = try_variant(t, bucket, &l, group, v, error);
   }
-  for (int i = 0; i < bucket->n; i++)
-    tune_load_close(&loads[i]);
+  for (int i = 0; i < l.n; i++)
+    tune_load_close(&l.loads[i]);
   return status;
 }
 

@@ -11,8 +11,10 @@
        tune_progress.c .... the line on a terminal; SIGINT
 
    A group is the variants whose choices agree but for schedule ones (docs/ABI.md section 2); a
-   bucket the lengths that share a row of the table. In each group and bucket the best so far meets
-   the next variant; a variant that is done is in the file. */
+   bucket the shapes that share a row of the table. In each group and bucket the best so far meets
+   the next variant; a variant that is done is in the file. What is chosen holds for the whole
+   bucket, so a race is run at shapes all over it, and the variant as written, which is what calls
+   get without a table, must be beaten at each of them. */
 #ifndef PISA_TOOL_TUNE_H
 #define PISA_TOOL_TUNE_H
 
@@ -24,7 +26,13 @@
 #include "runtime/tool/gpu_options.h"
 #include "runtime/tool/verify_select.h"
 
-enum { TUNE_LEAST_ROUNDS = 5, TUNE_MAX_ROUNDS = 100, TUNE_INTERRUPTED = 130 };
+enum {
+  TUNE_LEAST_ROUNDS = 5,
+  TUNE_MAX_ROUNDS = 100,
+  TUNE_INTERRUPTED = 130,
+  TUNE_PROBES = 3,
+  TUNE_MAX_LOADS = OPTIONS_MAX_TOKENS + TUNE_PROBES
+};
 
 struct tune_options {
   const char *pack, *dense;
@@ -53,6 +61,14 @@ struct tune_bucket {
 
 /* Sorts the options' lengths into |out| [OPTIONS_MAX_TOKENS]; how many buckets there are. */
 int tune_buckets(const struct tune_options *options, bool selects, struct tune_bucket *out);
+struct tune_shape {
+  int64_t tokens, heads;
+};
+/* Where the bucket is timed, into |out| [TUNE_MAX_LOADS]: its lengths with |heads| heads, then
+   TUNE_PROBES shapes towards the ends of the row in length and in |batch| x heads, none of whole
+   blocks; fewer where a row is that narrow. Heads are multiples of |group|. */
+int tune_shapes(const struct tune_bucket *bucket, int64_t batch, int64_t heads, int64_t group,
+                struct tune_shape *out);
 /* Whether |variant| is looked at: it has the settings, and serves prefill. */
 bool tune_wants(const struct tune_options *options, const pisa_pack *pack, int variant);
 /* The first wanted variant that computes what |variant| does. */
@@ -106,12 +122,16 @@ enum tune_verdict { TUNE_UNDECIDED, TUNE_FASTER, TUNE_NOT_FASTER };
    three standard errors; after the last round where it is away by one. A tie is for the champion.
    |ratios| get sorted. */
 enum tune_verdict tune_judge(double *ratios, int n, int most);
+/* Of a load's ratios [n]: whether the challenger's median is 1 % faster there. |ratios| get
+   sorted. */
+bool tune_holds(double *ratios, int n);
 
 struct tune_outcome {
   enum tune_verdict verdict;
   double ratio;                /* median of challenger / champion, geometric mean over the loads */
   double champion, challenger; /* median ms of a call, mean over the loads */
   int rounds;
+  bool everywhere;  /* tune_holds of each load */
   bool interrupted; /* then nothing else counts */
 };
 /* |n| loads of either; the champion may be NULL: the challenger runs alone, |least| rounds. */

@@ -8,7 +8,7 @@
 #include "runtime/tool/bench.h"
 #include "runtime/tool/tune.h"
 
-enum { MAX_CALLS = 10, PAUSE_MS = 15, BURST_MS = 200 };
+enum { MAX_CALLS = 10, PAUSE_MS = 5, BURST_MS = 200 };
 
 static pisa_status time_load(const struct tune_device *on, const pisa_module *module,
                              const struct tune_load *load, int calls, double *out,
@@ -30,16 +30,16 @@ static void pause_device(void) {
   nanosleep(&pause, NULL);
 }
 
-/* One turn: ln ms, mean over the loads, and their mean ms. */
+/* One turn: ln ms of each load, and their mean ms. */
 static pisa_status run_turn(const struct tune_device *on, const struct tune_racer *racer, int n,
                             const int *calls, double *log_ms, double *mean, pisa_error *error) {
   pisa_status status = PISA_OK;
-  *log_ms = *mean = 0;
+  *mean = 0;
   for (int i = 0; !status && i < n; i++) {
     double ms = 0;
     pause_device();
     status = time_load(on, racer->module, &racer->loads[i], calls[i], &ms, error);
-    *log_ms += log(fmax(ms, 1e-6)) / n;
+    log_ms[i] = log(fmax(ms, 1e-6));
     *mean += ms / n;
   }
   return status;
@@ -58,6 +58,7 @@ static pisa_status count_calls(const struct tune_device *on, const struct tune_r
 }
 
 struct rounds {
+  double each[TUNE_MAX_LOADS][TUNE_MAX_ROUNDS]; /* ratios of a load */
   double ratios[TUNE_MAX_ROUNDS], champion[TUNE_MAX_ROUNDS], challenger[TUNE_MAX_ROUNDS];
 };
 
@@ -65,14 +66,18 @@ struct rounds {
 static pisa_status run_round(const struct tune_device *on, const struct tune_racer *const racers[2],
                              int n, const int *calls, int round, struct rounds *out,
                              pisa_error *error) {
-  double log_ms[2] = {0, 0}, mean[2] = {0, 0};
+  double log_ms[2][TUNE_MAX_LOADS] = {{0}}, mean[2] = {0, 0};
   pisa_status status = PISA_OK;
   for (int turn = 0; !status && turn < 2; turn++) {
     int who = (turn + round) % 2;
     if (racers[who])
-      status = run_turn(on, racers[who], n, calls, &log_ms[who], &mean[who], error);
+      status = run_turn(on, racers[who], n, calls, log_ms[who], &mean[who], error);
   }
-  out->ratios[round] = log_ms[1] - log_ms[0];
+  out->ratios[round] = 0;
+  for (int i = 0; i < n; i++) {
+    out->each[i][round] = log_ms[1][i] - log_ms[0][i];
+    out->ratios[round] += out->each[i][round] / n;
+  }
   out->champion[round] = mean[0];
   out->challenger[round] = mean[1];
   return status;
@@ -83,7 +88,7 @@ pisa_status tune_race(const struct tune_device *on, const struct tune_racer *cha
                       struct tune_outcome *out, pisa_error *error) {
   const struct tune_racer *const racers[2] = {champion, challenger};
   static struct rounds times;
-  int calls[OPTIONS_MAX_TOKENS];
+  int calls[TUNE_MAX_LOADS];
   double sorted[TUNE_MAX_ROUNDS];
   *out = (struct tune_outcome){.verdict = TUNE_UNDECIDED};
   pisa_status status = count_calls(on, challenger, n, calls, error);
@@ -100,6 +105,9 @@ pisa_status tune_race(const struct tune_device *on, const struct tune_racer *cha
   }
   if (status)
     return status;
+  out->everywhere = true;
+  for (int i = 0; champion && i < n; i++)
+    out->everywhere = tune_holds(times.each[i], out->rounds) && out->everywhere;
   out->ratio = exp(bench_median(sorted, out->rounds));
   out->champion = bench_median(times.champion, out->rounds);
   out->challenger = bench_median(times.challenger, out->rounds);

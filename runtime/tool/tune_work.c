@@ -1,5 +1,5 @@
-/* tune_work.c: a pack and options in; which variants compute the same, and which lengths share a
-   row of the table, out. */
+/* tune_work.c: a pack and options in; which variants compute the same, which lengths share a row of
+   the table, and at which shapes that row is timed, out. */
 #include <stdio.h>
 #include <string.h>
 
@@ -17,6 +17,26 @@ int tune_buckets(const struct tune_options *o, bool selects, struct tune_bucket 
     if (at == n)
       out[n++] = (struct tune_bucket){.tokens = bucket};
     out[at].lengths[out[at].n++] = tokens[i];
+  }
+  return n;
+}
+
+/* Hundredths of a bucket's tokens and of the heads. A row reaches from 71 to 141 of both, and so
+   from half the work to twice as much: these are 0.59, 0.9 and 1.6 of it. */
+static const int probes[TUNE_PROBES][2] = {{77, 77}, {90, 100}, {129, 124}};
+
+int tune_shapes(const struct tune_bucket *bucket, int64_t batch, int64_t heads, int64_t group,
+                struct tune_shape *out) {
+  int n = 0;
+  for (; n < bucket->n; n++)
+    out[n] = (struct tune_shape){bucket->lengths[n], heads};
+  for (int i = 0; i < TUNE_PROBES; i++) {
+    int64_t tokens = bucket->tokens * probes[i][0] / 100 | 1; /* odd: the last block is not whole */
+    int64_t other = (heads * probes[i][1] / 100 + group / 2) / group * group;
+    if (other < 1 || pisa_tune_bucket(batch * other) != pisa_tune_bucket(batch * heads))
+      other = heads;
+    if (pisa_tune_bucket(tokens) == bucket->tokens)
+      out[n++] = (struct tune_shape){tokens, other};
   }
   return n;
 }

@@ -74,6 +74,13 @@ static void check_choice_of_rows(const char *digest) {
   CHECK_INT(tuned(0, 2896, 24, 0), 0);
   CHECK_INT(tuned(0, 2898, 24, 0), 1);
   CHECK_INT(tuned(0, 4096, 8, 0), 0);
+  write_table(HEAD ROW("tokens=4096 heads=64 variant=1 ns=9 rounds=5 result=best")
+                  ROW("tokens=32768 heads=64 variant=1 ns=9 rounds=5 result=best"),
+              digest);
+  CHECK_INT(tuned(0, 4097, 24, 0), 1);
+  CHECK_INT(tuned(0, 8192, 24, 0), 0); /* nobody timed it there: both neighbours prove nothing */
+  CHECK_INT(tuned(0, 16384, 24, 0), 0);
+  CHECK_INT(tuned(0, 32760, 24, 0), 1);
   CHECK_INT(tuned(0, 4096, 24, PISA_DECODE), 0);
   CHECK_INT(tuned(1, 1, 24, 0), 1);
   write_table(HEAD ROW("tokens=4096 heads=64 variant=1 ns=9 rounds=5 result=best"), DIGEST);
