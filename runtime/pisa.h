@@ -63,7 +63,8 @@ typedef struct pisa_pack pisa_pack;
 /* Reads the pack at |path| and verifies it: magic, ABI number, sizes, sha256 of manifest and parts;
    and the table PATH.tune, where there is one. Close it with pisa_pack_close. */
 pisa_status pisa_pack_open(const char *path, pisa_pack **out, pisa_error *error);
-/* The same from |size| |bytes| in memory, which are copied; without a table. */
+/* The same from |size| |bytes| in memory, which are copied; without a table: pisa_pack_read_tune.
+ */
 pisa_status pisa_pack_read(const void *bytes, size_t size, pisa_pack **out, pisa_error *error);
 void pisa_pack_close(pisa_pack *pack); /* NULL is allowed; modules loaded from it stay valid */
 
@@ -178,8 +179,10 @@ typedef struct pisa_attention {
   const int32_t *q_starts, *k_starts;
   /* Packs with pages: [B, page_columns] on the device: key j of a sequence is row j mod page of
      batch entry pages[b, j / page] of k and v, whose first extent is any number of pages. Entries
-     behind the last key are not read. n_k is the room of a sequence, page_columns times the pack's
-     page. NULL and 0 for other packs. */
+     behind the last key are not read. How many pages there are is not known here, so that the
+     caller answers for the others: an entry beyond them reads memory behind k and v, on a GPU also
+     one below 0 (pisa_cpu_run refuses those), and o may overlap pages unseen. n_k is the room of a
+     sequence, page_columns times the pack's page. NULL and 0 for other packs. */
   const int32_t *pages;
   int64_t page_columns; /* entries of a row of |pages| */
   /* NULL: means live in the workspace. Else pisa_pyramid_size bytes, 256-byte aligned, that outlive
@@ -248,6 +251,10 @@ pisa_status pisa_launch(const pisa_module *module, const pisa_attention *call, v
    pack. Without that file everything below answers as for the spec as written; a damaged one is
    PISA_CORRUPT, with its line. Rows about another device, driver or other code do not count. */
 
+/* Gives a pack the |size| bytes of |text|, what such a file holds, in place of its table: for a
+   pack in memory, and for a table kept elsewhere than beside it. Before other threads have the
+   pack. PISA_CORRUPT names the line, and the table is the old one. */
+pisa_status pisa_pack_read_tune(pisa_pack *pack, const char *text, size_t size, pisa_error *error);
 /* Of the variants that compute what |variant| computes and differ from it in schedule alone, the
    one that was measured fastest for calls like |call| (phase, batch * heads and n_k, these two to a
    power of two) on the current context's device; else |variant|. Only phase, batch, heads and n_k

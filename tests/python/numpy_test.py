@@ -57,6 +57,12 @@ class Loading(unittest.TestCase):
             pisa.load("flux")
         with self.assertRaisesRegex(FileNotFoundError, "there is no pack './flux.pack'"):
             pisa.load("./flux.pack")
+        with self.assertRaisesRegex(pisa.NotFoundError, "'flux1_dev.pack'; shipped ones are .*flux1_dev") as caught:
+            pisa.load("flux1_dev.pack")
+        self.assertIsInstance(caught.exception, pisa.Error)
+        self.assertEqual(caught.exception.status, "i/o error")
+        with self.assertRaisesRegex(pisa.ArgumentError, "pack is a NoneType, must be a name or a path"):
+            pisa.load(None)
 
     def test_damaged(self):
         path = os.path.join(folder(), "damaged.pack")
@@ -166,6 +172,26 @@ class Attention(unittest.TestCase):
         with self.assertRaisesRegex(pisa.ArgumentError, "out has type float16"):
             pisa.attention(q, k, v, pack, out=out.astype(np.float16))
 
+    def test_out_that_must_not_be_written(self):
+        pack = pisa.load(sample("dense"))
+        wide = inputs(70, 200, 64)
+        for q, k, v in (wide, list(map(_numpy.round_bf16, wide))):
+            constant = bytes(q.nbytes)
+            broadcast = np.lib.stride_tricks.as_strided(np.zeros_like(q[:, :1]), q.shape, (0, 0, *q.strides[2:]))
+            for out, sentence in (
+                (np.frombuffer(constant, q.dtype).reshape(q.shape), "out is read-only"),
+                (np.broadcast_to(q[:, :1], q.shape), "out is read-only"),
+                (broadcast, "out has strides .*: its elements overlap"),
+            ):
+                with self.assertRaisesRegex(pisa.ArgumentError, sentence):
+                    pisa.attention(q, k, v, pack, out=out)
+            self.assertEqual(constant, bytes(q.nbytes))
+        with self.assertRaisesRegex(pisa.ArgumentError, "o overlaps q in memory"):
+            pisa.attention(q, k, v, pack, out=q)
+        expected = pisa.attention(*wide, pack)
+        pisa.attention(*wide, pack, out=wide[0])  # rounded before it is written
+        np.testing.assert_array_equal(wide[0], expected)
+
     def test_lists_lengths_budgets(self):
         pack = pisa.load(sample("hybrid"))
         q, k, v = inputs(300, 700, 64, batch=2)
@@ -203,6 +229,28 @@ class Attention(unittest.TestCase):
             ("pages is set, but", lambda: pisa.attention(q, k, v, pack, pages=np.zeros((1, 4), np.int32))),
             ("does not select blocks", lambda: pisa.select(q, k, pack)),
             ("q is a list, must be an array", lambda: pisa.attention([1], k, v, pack)),
+            ("k_lengths is a list, must be an array", lambda: pisa.attention(q, k, v, pack, k_lengths=[200])),
+            ("blocks_in is a list, must be an array", lambda: pisa.attention(q, k, v, pack, blocks_in=[[0]])),
+            ("q_starts is a list", lambda: pisa.attention(q, k, v, pack, q_starts=[0, 70], k_starts=[0, 200])),
+            ("pages is a list, must be an array", lambda: pisa.attention(q, k, v, pack, pages=[[0]])),
+            ("k is a list, must be an array", lambda: pisa.attention(q, [1], v, pack)),
+            ("out is a str, must be an array", lambda: pisa.attention(q, k, v, pack, out="o.npy")),
+            ("v is None, must be an array", lambda: pisa.attention(q, k, None, pack)),
+            ("pyramid is a ndarray, must be a pisa.Pyramid", lambda: pisa.decode(q, k, v, pack, q)),
+            ("pack is a str, must be what pisa.load returns", lambda: pisa.attention(q, k, v, "flux1_dev")),
+            ("pack is a str, must be what pisa.load returns", lambda: pisa.select(q, k, "flux1_dev")),
+            ("pack is a NoneType", lambda: pisa.Pyramid(None, 1, 64)),
+            ("room is 6.5, must be a whole number", lambda: pisa.Pyramid(pack, 1, 6.5)),
+            ("keep is 2.5, must be a whole number", lambda: pisa.attention(q, k, v, pack, keep=2.5)),
+            ("keep is 1180591620717411303424, must", lambda: pisa.attention(q, k, v, pack, keep=2**70)),
+            ("keep is \\[2\\], must be a whole number", lambda: pisa.attention(q, k, v, pack, keep=[2])),
+            ("density is '0.5', must be a number", lambda: pisa.attention(q, k, v, pack, density="0.5")),
+            ("density is nan, must be positive", lambda: pisa.attention(q, k, v, pack, density=np.nan)),
+            ("scale is '1', must be a positive", lambda: pisa.attention(q, k, v, pack, scale="1")),
+            (
+                "k_lengths has numbers that are not of int32",
+                lambda: pisa.attention(q, k, v, pack, k_lengths=np.array([2**32 + 5])),
+            ),
         ):
             with self.subTest(sentence), self.assertRaisesRegex(pisa.ArgumentError, sentence):
                 call()
@@ -291,8 +339,57 @@ class Selection(unittest.TestCase):
             pisa.attention(q, k, v, self.pack, density=0.5)
         with self.assertRaisesRegex(pisa.ArgumentError, "n_new is 17, must be from 0 to 16"):
             pisa.decode(q, k, v, self.pack, n_new=17)
+        with self.assertRaisesRegex(pisa.ArgumentError, "n_new is 1.5, must be a whole number"):
+            pisa.decode(q, k, v, self.pack, n_new=1.5)
         with self.assertRaisesRegex(pisa.Error, "phase is "):
             pisa.decode(*inputs(70, 200, 64), pisa.load(sample("dense")))
+
+
+class Pages(unittest.TestCase):
+    """Entries of the table that are no pages; those behind a sequence's last key are not looked at."""
+
+    def setUp(self):
+        self.pack = pisa.load("llama3_8b")
+        self.q = normal((2, 4, 3, 128), 0)
+        self.k, self.v = normal((8, 1, self.pack.page, 128), 1), normal((8, 1, self.pack.page, 128), 2)
+
+    def calls(self, **arrays):
+        for call in (pisa.attention, pisa.decode):
+            yield lambda: call(self.q, self.k, self.v, self.pack, **arrays)
+        if self.pack.selects:
+            yield lambda: pisa.select(self.q, self.k, self.pack, **arrays)
+
+    def test_outside(self):
+        for wrong in (8, 10**7, -1):
+            pages = np.array([[3, 1], [0, wrong]], np.int32)
+            for call in self.calls(pages=pages):
+                with self.assertRaisesRegex(pisa.ArgumentError, rf"pages\[1, 1\] is {wrong}, must be from 0 to 7"):
+                    call()
+            for call in self.calls(pages=pages, k_lengths=np.array([2, 1], np.int32) * self.pack.page):
+                call()
+            for call in self.calls(pages=pages, k_lengths=np.array([200, self.pack.page + 1], np.int32)):
+                with self.assertRaisesRegex(pisa.ArgumentError, r"pages\[1, 1\]"):
+                    call()
+        for call in self.calls(pages=np.array([[3, 1], [0, 2**32 + 1]])):
+            with self.assertRaisesRegex(pisa.ArgumentError, "pages has numbers that are not of int32"):
+                call()
+
+    def test_short_pages(self):
+        pages = np.array([[3, 1], [0, 2]], np.int32)
+        self.k, self.v = (np.ascontiguousarray(x[:, :, :32]) for x in (self.k, self.v))
+        for call in self.calls(pages=pages):
+            with self.assertRaisesRegex(pisa.ArgumentError, r"k has shape \(8, 1, 32, 128\), must be \[pages, Hk, 64,"):
+                call()
+
+    def test_out_in_the_pages(self):
+        pages = np.array([[0], [1]], np.int32)
+        self.q = np.zeros((2, 4, 3, 128), np.uint16)
+        self.k = np.zeros((8, 1, self.pack.page, 128), np.uint16)
+        self.v = self.k.copy()
+        for x in (self.k, self.v):
+            out = x.reshape(-1)[2 * 64 * 128 :][: self.q.size].reshape(self.q.shape)
+            with self.assertRaisesRegex(pisa.ArgumentError, "out overlaps the pages of k or v"):
+                pisa.attention(self.q, self.k, self.v, self.pack, pages=pages, out=out)
 
 
 if __name__ == "__main__":

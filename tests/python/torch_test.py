@@ -97,9 +97,32 @@ class Tensors(unittest.TestCase):
                 lambda: pisa.attention(q, k, v, self.pack, k_lengths=torch.ones(2, dtype=torch.int32)),
             ),
             ("q has shape", lambda: pisa.attention(q[0], k, v, self.pack)),
+            ("k is a ndarray, but q is a tensor", lambda: pisa.attention(q, k.float().numpy(), v, self.pack)),
+            ("k_lengths is a list, must be an array", lambda: pisa.attention(q, k, v, self.pack, k_lengths=[1])),
+            ("k_lengths is a ndarray", lambda: pisa.attention(q, k, v, self.pack, k_lengths=np.ones(1, np.int32))),
+            ("keep is 2.5, must be a whole", lambda: pisa.attention(q, k, v, self.pack, keep=2.5)),
+            ("density is '0.5', must be a number", lambda: pisa.attention(q, k, v, self.pack, density="0.5")),
+            ("out is a list", lambda: pisa.attention(q, k, v, self.pack, out=[1])),
+            ("pack is a str", lambda: pisa.attention(q, k, v, "flux1_dev")),
         ):
             with self.subTest(sentence), self.assertRaisesRegex(pisa.ArgumentError, sentence):
                 call()
+
+    def test_pages(self):
+        pack = pisa.load("llama3_8b")
+        q = torch.zeros(1, 4, 3, 128, dtype=torch.bfloat16)
+        k = torch.zeros(8, 1, 64, 128, dtype=torch.bfloat16)
+        for call in (pisa.attention, pisa.decode):
+            for wrong in (8, 10**7, -1):
+                pages = torch.tensor([[3, wrong]], dtype=torch.int32)
+                with self.assertRaisesRegex(pisa.ArgumentError, rf"pages\[0, 1\] is {wrong}, must be from 0 to 7"):
+                    call(q, k, k, pack, pages=pages)
+                call(q, k, k, pack, pages=pages, k_lengths=torch.tensor([64], dtype=torch.int32))
+            with self.assertRaisesRegex(pisa.ArgumentError, r"k has shape .*, must be \[pages, Hk, 64, D\]"):
+                call(q, k[:, :, :8], k[:, :, :8], pack, pages=pages)
+            with self.assertRaisesRegex(pisa.ArgumentError, "out overlaps the pages of k in memory"):
+                out = k.view(-1)[3 * 64 * 128 :][: q.numel()].view(q.shape)
+                call(q, k, k, pack, pages=torch.zeros(1, 2, dtype=torch.int32), out=out)
 
     def test_dlpack_keeps_bf16(self):
         class Foreign:
@@ -304,6 +327,18 @@ class Launches(unittest.TestCase):
         pisa.decode(q[:, :, -1:], k, v, pack, pyramid)
         with self.assertRaisesRegex(pisa.ArgumentError, "pyramid"):
             pisa.decode(q[:, :, -1:], k, v, pack)
+        for sentence, call in (
+            ("k is a ndarray", lambda: pisa.attention(q, k.float().numpy(), v, pack)),
+            ("k_lengths is a list", lambda: pisa.attention(q, k, v, pack, k_lengths=[1])),
+            ("k_lengths is a list", lambda: pisa.select(q, k, pack, k_lengths=[1])),
+            ("k_lengths is a list", lambda: pisa.decode(q, k, v, pack, pyramid, k_lengths=[1])),
+            ("keep is \\[2\\]", lambda: pisa.attention(q, k, v, pack, keep=[2])),
+            ("keep is 2.5", lambda: pisa.attention(q, k, v, pack, keep=2.5)),
+            ("pyramid is a ndarray, must be a pisa.Pyramid", lambda: pisa.select(q, k, pack, pyramid=bits(q))),
+            ("pack is a str", lambda: pisa.attention(q, k, v, "flux1_dev")),
+        ):
+            with self.subTest(sentence), self.assertRaisesRegex(pisa.ArgumentError, sentence):
+                call()
         self.assertEqual(len(pack._modules), 1)
 
     def test_host_time(self):

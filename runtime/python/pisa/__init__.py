@@ -9,8 +9,20 @@
 """
 
 from ._api import Pyramid, attention, decode, select
-from ._library import ArgumentError, Error
+from ._library import ArgumentError, Error, NotFoundError
 from ._library import version as __version__
 from ._pack import Pack, load, packs
 
-__all__ = ["ArgumentError", "Error", "Pack", "Pyramid", "attention", "decode", "load", "packs", "select", "__version__"]
+__all__ = [
+    "ArgumentError",
+    "Error",
+    "NotFoundError",
+    "Pack",
+    "Pyramid",
+    "attention",
+    "decode",
+    "load",
+    "packs",
+    "select",
+    "__version__",
+]

@@ -1,11 +1,10 @@
 """The public calls: arrays of any kind in; the same kind out."""
 
-import math
 import sys
 
 import numpy
 
-from . import _numpy, _request
+from . import _arguments, _numpy, _request
 from ._library import ArgumentError
 from ._request import Options
 
@@ -48,9 +47,9 @@ def attention(
     q_starts, k_starts: int32 [B + 1]: sequences packed one behind the other; q is [1, H, Nq, D], k and v [1, Hk, Nk,
         D].
     pages: int32 [B, columns]: key j of sequence b is row j mod page of k[pages[b, j // page]]; k and v are [pages, Hk,
-        page, D].
+        page, D]. What names no page is an error on the CPU; on a GPU, where nobody looks, it reads foreign memory.
     pyramid: a pisa.Pyramid that gets the means of k, for `decode` to go on from. These four: method pyramid only.
-    out: an array like q to write o to.
+    out: an array like q to write o to; writable, and apart from the inputs.
     Returns o, in the layout of q where that is dense; with return_lse also lse, float32 [B, H, Nq], the natural log of
         the softmax's denominator; with return_blocks also the key blocks read exactly, int32, ascending, then -1:
         [B, H, NTq, kept], or [B, Hk, Nq, keep] for method pyramid. With q_starts they have no B.
@@ -61,9 +60,16 @@ def attention(
     """
     wishes = (scale, density, keep, return_lse, return_blocks, k_lengths is not None)
     if _torch is not None and blocks_in is q_starts is k_starts is pages is pyramid is None and not copy:
-        found = _torch.quick(pack, q, k, v, wishes, _attention_options, k_lengths, None, out)
+        try:
+            found = _torch.quick(pack, q, k, v, wishes, _attention_options, k_lengths, None, out)
+        except (AttributeError, TypeError):
+            _check(pack, _arrays(k_lengths), None, q=q, k=k, v=v, out=out)
+            _attention_options(pack, *wishes)
+            raise
         if found is not None:
             return _pick(found[0], found[1], found[2]) if return_lse or return_blocks else found[0]
+    arrays = _arrays(k_lengths, blocks_in, q_starts, k_starts, pages)
+    _check(pack, arrays, pyramid, q=q, k=k, v=v, out=out)
     options = _attention_options(pack, *wishes)._replace(
         sequences=_sequences(q_starts, k_starts),
         page_columns=0 if pages is None else pages.shape[-1],
@@ -73,7 +79,6 @@ def attention(
         options = options._replace(n_listed=blocks_in.shape[-1])
         if density is None and keep is None:
             options = options._replace(density=0, keep=0)
-    arrays = _arrays(k_lengths, blocks_in, q_starts, k_starts, pages)
     found = _run(pack, q, k, v, options, arrays, pyramid, out, copy)
     return _pick(found[0], found[1], found[2])
 
@@ -105,18 +110,26 @@ def select(
 
     Source: block sparse attention in log-linear time, arXiv 2609.31093.
     """
+    _arguments.check_pack(pack)
     if not pack.selects:
         raise ArgumentError(f"{pack.name} does not select blocks: its method is {pack.method}")
     wishes = (scale, worth, by_leaf, k_lengths is not None, pyramid is not None)
     if _torch is not None and q_starts is k_starts is pages is None and not copy:
-        memory = None if pyramid is None else pyramid.memory
-        found = _torch.quick(pack, q, k, None, wishes, _select_options, k_lengths, memory)
+        try:
+            memory = None if pyramid is None else pyramid.memory
+            found = _torch.quick(pack, q, k, None, wishes, _select_options, k_lengths, memory)
+        except (AttributeError, TypeError):
+            _check(pack, _arrays(k_lengths), pyramid, q=q, k=k)
+            _select_options(pack, *wishes)
+            raise
         if found is not None:
             return _pick(*found[2:]) if worth or by_leaf else found[2]
+    arrays = _arrays(k_lengths, None, q_starts, k_starts, pages)
+    _check(pack, arrays, pyramid, q=q, k=k)
     options = _select_options(pack, *wishes)._replace(
         sequences=_sequences(q_starts, k_starts), page_columns=0 if pages is None else pages.shape[-1]
     )
-    found = _run(pack, q, k, None, options, _arrays(k_lengths, None, q_starts, k_starts, pages), pyramid, None, copy)
+    found = _run(pack, q, k, None, options, arrays, pyramid, None, copy)
     return _pick(*found[2:])
 
 
@@ -148,14 +161,25 @@ def decode(
 
     Source: arXiv 2609.31093.
     """
-    memory, completed = (None, False) if pyramid is None else (pyramid.memory, pyramid.append_completed)
+    try:
+        memory, completed = (None, False) if pyramid is None else (pyramid.memory, pyramid.append_completed)
+    except AttributeError:
+        _arguments.check_pyramid(pyramid)
+        raise
     wishes = (scale, n_new, completed, return_lse, return_blocks, k_lengths is not None, pyramid is not None)
     if _torch is not None and pages is None and not copy:
-        found = _torch.quick(pack, q, k, v, wishes, _decode_options, k_lengths, memory, out)
+        try:
+            found = _torch.quick(pack, q, k, v, wishes, _decode_options, k_lengths, memory, out)
+        except (AttributeError, TypeError):
+            _check(pack, _arrays(k_lengths), pyramid, q=q, k=k, v=v, out=out)
+            _decode_options(pack, *wishes)
+            raise
         if found is not None:
             return _pick(found[0], found[1], found[2]) if return_lse or return_blocks else found[0]
+    arrays = _arrays(k_lengths, pages=pages)
+    _check(pack, arrays, pyramid, q=q, k=k, v=v, out=out)
     options = _decode_options(pack, *wishes)._replace(page_columns=0 if pages is None else pages.shape[-1])
-    found = _run(pack, q, k, v, options, _arrays(k_lengths, None, None, None, pages), pyramid, out, copy)
+    found = _run(pack, q, k, v, options, arrays, pyramid, out, copy)
     return _pick(found[0], found[1], found[2])
 
 
@@ -171,6 +195,9 @@ class Pyramid:
     """
 
     def __init__(self, pack, batch, room, kv_heads=None, *, device=None, starts=False, append_completed=False):
+        _arguments.check_pack(pack)
+        for name, value in (("batch", batch), ("room", room), ("kv_heads", kv_heads or 1)):
+            _arguments.whole(name, value)
         self.append_completed = append_completed
         size = _request.pyramid_size(pack, batch, kv_heads or pack.kv_heads, room, starts)
         if device is None:
@@ -186,13 +213,14 @@ def _attention_options(pack, scale, density, keep, lse, blocks, has_lengths):
     if density is None and keep is None:
         density, keep = pack.budget
     else:
-        density, keep = _budget("density", density), _budget("keep", keep)
-    return Options(_scale(scale), density, keep, has_lengths=has_lengths, lse=lse, blocks=blocks)
+        density = _arguments.budget("density", density, _arguments.real)
+        keep = _arguments.budget("keep", keep, _arguments.whole)
+    return Options(_arguments.scale(scale), density, keep, has_lengths=has_lengths, lse=lse, blocks=blocks)
 
 
 def _select_options(pack, scale, worth, by_leaf, has_lengths, has_pyramid):
     return Options(
-        _scale(scale),
+        _arguments.scale(scale),
         has_lengths=has_lengths,
         has_pyramid=has_pyramid,
         attend=False,
@@ -204,31 +232,15 @@ def _select_options(pack, scale, worth, by_leaf, has_lengths, has_pyramid):
 
 def _decode_options(pack, scale, n_new, completed, lse, blocks, has_lengths, has_pyramid):
     return Options(
-        _scale(scale),
+        _arguments.scale(scale),
         has_lengths=has_lengths,
         decode=True,
-        n_new=n_new if pack.selects else 0,
+        n_new=_arguments.whole("n_new", n_new) if pack.selects else 0,
         append_completed=completed,
         has_pyramid=has_pyramid,
         lse=lse,
         blocks=blocks,
     )
-
-
-def _scale(scale):
-    if scale is None:
-        return 0.0
-    if not (scale > 0 and math.isfinite(scale)):
-        raise ArgumentError(f"scale is {scale}, must be positive and finite, or None for 1/sqrt(D)")
-    return float(scale)
-
-
-def _budget(name, value):
-    if value is None:
-        return 0
-    if not value > 0:
-        raise ArgumentError(f"{name} is {value}, must be positive, or None for the spec's budget")
-    return value
 
 
 def _sequences(q_starts, k_starts):
@@ -239,7 +251,11 @@ def _sequences(q_starts, k_starts):
     return q_starts.shape[0] - 1
 
 
-def _arrays(k_lengths, lists, q_starts, k_starts, pages):
+def _check(pack, arrays, pyramid, **tensors):
+    _arguments.check_arrays(pack, pyramid, {**tensors, **arrays})
+
+
+def _arrays(k_lengths, lists=None, q_starts=None, k_starts=None, pages=None):
     return {"k_lengths": k_lengths, "lists": lists, "q_starts": q_starts, "k_starts": k_starts, "pages": pages}
 
 
@@ -270,9 +286,6 @@ def _run(pack, q, k, v, options, arrays, pyramid, out, copy):
 
 def _run_dlpack(pack, q, k, v, options, arrays, pyramid, out, copy):
     """Views of foreign arrays: torch's where torch is installed, else NumPy's, which has neither bf16 nor GPUs."""
-    for name, x in (("q", q), ("k", k), ("v", v), ("out", out), *arrays.items()):
-        if x is not None and not hasattr(x, "__dlpack__"):
-            raise ArgumentError(f"{name} is a {type(x).__name__}, must be an array: of NumPy, torch or with __dlpack__")
     try:
         from torch import from_dlpack as view
     except ImportError:

@@ -21,6 +21,13 @@ class ArgumentError(Error, ValueError):
     """An argument is wrong: the message names it, and what it may be."""
 
 
+class NotFoundError(Error, FileNotFoundError):
+    """`load` has found no such pack: the message tells which are shipped."""
+
+    def __init__(self, message):
+        super().__init__(message, "i/o error")
+
+
 INVALID_ARGUMENT, NO_DEVICE = 1, 5
 
 SIGNATURES = {

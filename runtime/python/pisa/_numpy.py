@@ -7,9 +7,11 @@ import numpy as np
 from . import _library as lib
 from ._request import (
     Layout,
+    argument,
     array_shapes,
     check,
     check_array_shape,
+    check_pages,
     check_pyramid,
     make,
     mark,
@@ -85,12 +87,24 @@ def integers(name, x):
     if x is None:
         return None
     x = np.asarray(x)
-    check(np.issubdtype(x.dtype, np.integer), f"{name} has type {x.dtype}, must be int32")
-    return np.ascontiguousarray(x, np.int32)
+    check(np.issubdtype(x.dtype, np.integer), f"{argument(name)} has type {x.dtype}, must be int32")
+    narrow = np.ascontiguousarray(x, np.int32)
+    check(np.array_equal(narrow, x), f"{argument(name)} has numbers that are not of int32")
+    return narrow
 
 
 def address(x):
     return None if x is None else x.ctypes.data
+
+
+def is_distinct(x):
+    """Whether no two elements of |x| share memory: each stride steps over what the shorter ones reach."""
+    reach = x.itemsize
+    for stride, extent in sorted((abs(stride), extent) for stride, extent in zip(x.strides, x.shape) if extent > 1):
+        if stride < reach:
+            return False
+        reach += (extent - 1) * stride
+    return True
 
 
 def output(x, out, pack):
@@ -101,6 +115,8 @@ def output(x, out, pack):
         return o, o.view(x.dtype) if x.dtype.itemsize == 2 else None
     check(out.shape == x.shape, f"out has shape {out.shape}, must be q's {x.shape}")
     check(out.dtype == x.dtype, f"out has type {out.dtype}, must be q's {x.dtype}")
+    check(out.flags.writeable, "out is read-only")
+    check(is_distinct(out), f"out has strides {out.strides} in bytes: its elements overlap")
     return (out.view(word), out) if out.dtype.itemsize == 2 else (empty(x.shape, word), out)
 
 
@@ -125,6 +141,10 @@ def run(pack, q, k, v, options, arrays, *, pyramid, out, copy):
     for name, shape in array_shapes(pack, request).items():
         if arrays[name] is not None:
             check_array_shape(name, arrays[name], shape)
+    if options.page_columns:
+        check_pages(pack, request, arrays["pages"], arrays["k_lengths"], len(k))
+        apart = o is None or not (np.may_share_memory(o, words[1]) or np.may_share_memory(o, words[2]))
+        check(apart, "out overlaps the pages of k or v in memory: outputs must be apart from all else")
     mark(request, options)
     if pyramid is not None:
         check_pyramid(pyramid.size, pyramid_bytes(pack, request))

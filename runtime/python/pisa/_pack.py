@@ -31,9 +31,12 @@ def load(pack, **settings):
         others are the spec's. Numbers may be numbers: density=0.1. Without settings it is what `pisa sweep` recorded
         beside the pack, its budget included, else the spec as written.
     Returns a Pack. The same arguments give the same one, unless the file has changed; it stays loaded until the process
-    ends. Raises FileNotFoundError, or pisa.Error when the file is no sound pack or has no such variant.
+    ends. Raises pisa.NotFoundError, a FileNotFoundError, or pisa.Error when the file is no sound pack or has no such
+    variant.
     """
-    name = os.fspath(pack)
+    if not isinstance(pack, (str, bytes, os.PathLike)):
+        raise lib.ArgumentError(f"pack is a {type(pack).__name__}, must be a name or a path")
+    name = os.fsdecode(pack)
     return load_key(_key(os.path.abspath(name) if os.path.isfile(name) else name, settings))
 
 
@@ -69,8 +72,7 @@ def _path(name):
         for folder in folders():
             if (folder / f"{name}.pack").is_file():
                 return folder / f"{name}.pack"
-        raise FileNotFoundError(f"there is no pack {name!r}; shipped ones are {', '.join(packs()) or 'none'}")
-    raise FileNotFoundError(f"there is no pack {name!r}")
+    raise lib.NotFoundError(f"there is no pack {name!r}; shipped ones are {', '.join(packs()) or 'none'}")
 
 
 def _lines(manifest, variant):

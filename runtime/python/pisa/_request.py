@@ -53,7 +53,10 @@ def check_layouts(pack, q, k, v, options):
         check(q.shape[0] == k.shape[0], f"q has shape {tuple(q.shape)} and k {tuple(k.shape)}: their batches differ")
     if options.sequences:
         check(q.shape[0] == 1, f"q has shape {tuple(q.shape)}, must be [1, H, Nq, D] with q_starts")
-    check(not options.page_columns or pack.page, f"pages is set, but {pack.name} has no pages")
+    if options.page_columns:
+        check(pack.page, f"pages is set, but {pack.name} has no pages")
+        shape = tuple(k.shape)
+        check(shape[2] == pack.page, f"k has shape {shape}, must be [pages, Hk, {pack.page}, D], as pages is set")
 
 
 def make(pack, q, k, v, o, options):
@@ -92,6 +95,16 @@ def array_shapes(pack, request):
         "pages": (batch, request.page_columns),
         "lists": (batch, request.heads, rows, request.n_listed),
     }
+
+
+def check_pages(pack, request, pages, lengths, n_pages):
+    """Refuses entries of the table [B, columns] that are read but name none of |n_pages|: libpisa does not know how
+    many there are. NumPy arrays; lengths: int32 [B] or None."""
+    for b, row in enumerate(pages):
+        keys = request.n_k if lengths is None else min(max(int(lengths[b]), 0), request.n_k)
+        used = row[: -(-keys // pack.page)]
+        for i in ((used < 0) | (used >= n_pages)).nonzero()[0][:1]:
+            check(False, f"pages[{b}, {i}] is {used[i]}, must be from 0 to {n_pages - 1}: k has {n_pages} pages")
 
 
 def argument(name):

@@ -153,6 +153,8 @@ def eager(pack, q, k, v, options, arrays, memory, out, made=None):
     _check_tensors(pack, device, q, k, v)
     for name, shape in plan.arrays:
         _check_array(name, arrays[name], shape, device)
+    if options.page_columns:
+        _check_pages(plan, q, k, v, arrays, out)
     if memory is not None:
         check(device_number(memory) == device, f"pyramid is on {memory.device}, q on {q.device}")
     return _perform(plan, q, k, v, arrays, memory, out, made)
@@ -237,6 +239,24 @@ def _check_array(name, x, shape, device):
     check(x.is_contiguous(), f"{said} must be contiguous")
     check(device_number(x) == device, f"{said} is on {x.device}, must be on q's device")
     _request.check_array_shape(name, x, shape)
+
+
+def _check_pages(plan, q, k, v, arrays, out):
+    """What libpisa cannot see, as it does not know how many pages there are. Those of a GPU are not waited for: there
+    the entries are the caller's."""
+    for name, x in (("k", k), ("v", v)):
+        apart = out is None or x is None or _reach(out)[1] <= _reach(x)[0] or _reach(x)[1] <= _reach(out)[0]
+        check(apart, f"out overlaps the pages of {name} in memory: outputs must be apart from all else")
+    if plan.device < 0:
+        pages, lengths = arrays["pages"], arrays["k_lengths"]
+        lengths = None if lengths is None else lengths.numpy()
+        _request.check_pages(plan.pack, plan.request, pages.numpy(), lengths, k.shape[0])
+
+
+def _reach(x):
+    """The addresses from the first element of |x| to behind its last."""
+    elements = 1 + sum((extent - 1) * stride for extent, stride in zip(x.shape, x.stride()))
+    return x.data_ptr(), x.data_ptr() + elements * x.element_size()
 
 
 def _run_cpu(pack, request, memory):
