@@ -91,7 +91,9 @@ void quality_join(struct selection_quality *to, const struct selection_quality *
 }
 
 struct selection_quality quality_means(const struct selection_quality *quality) {
-  double n = quality->queries > 0 ? (double)quality->queries : 1;
+  const double n = (double)quality->queries;
+  if (quality->queries == 0)
+    return (struct selection_quality){0, NAN, NAN, NAN};
   return (struct selection_quality){quality->queries, quality->recall / n, quality->captured / n,
                                     quality->ratio / n};
 }

@@ -31,7 +31,7 @@ void quality_add(struct selection_quality *quality, const double *mass, const in
                  int64_t n, const int32_t *other, int64_t n_other);
 /* |to| gains the sums of |from|. */
 void quality_join(struct selection_quality *to, const struct selection_quality *from);
-/* Means over the queries added; 0 of none. */
+/* Means over the queries added; NaN of none. */
 struct selection_quality quality_means(const struct selection_quality *quality);
 
 #endif

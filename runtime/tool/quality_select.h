@@ -10,7 +10,7 @@
    The reference set of a query is its forced leaves and, up to the pack's keep, those with the
    largest share of the softmax, averaged over the heads that share the list
    (runtime/cpu/selection_quality.h). Queries that see no more leaves than a list holds are left
-   out: there nothing is chosen. */
+   out: there nothing is chosen. Figures without any query are NaN: "-" in tables, null in JSON. */
 #ifndef PISA_TOOL_QUALITY_SELECT_H
 #define PISA_TOOL_QUALITY_SELECT_H
 

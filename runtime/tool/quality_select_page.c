@@ -2,6 +2,7 @@
    recall and captured mass by position, and every figure in a table. */
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "runtime/tool/quality_select.h"
@@ -43,9 +44,17 @@ static void write_chart(FILE *out, const struct select_set *set, enum figure fig
   chart_write(out, &chart);
 }
 
+static void write_share(FILE *out, double share) {
+  if (isnan(share))
+    fputs("<td>-</td>", out);
+  else
+    fprintf(out, "<td>%.2f %%</td>", 100 * share);
+}
+
 static void write_figures(FILE *out, const struct selection_quality *q) {
-  fprintf(out, "<td>%.2f %%</td><td>%.2f %%</td><td>%.2f %%</td>", 100 * q->recall,
-          100 * q->captured, 100 * q->ratio);
+  write_share(out, q->recall);
+  write_share(out, q->captured);
+  write_share(out, q->ratio);
 }
 
 static void write_table(FILE *out, const struct select_set *set) {
@@ -62,7 +71,8 @@ static void write_table(FILE *out, const struct select_set *set) {
       if (h < 0) {
         fputs("<td>all</td>", out);
         write_figures(out, &r->all);
-        fprintf(out, "<td>%.2f %%</td></tr>\n", 100 * r->flat_recall);
+        write_share(out, r->flat_recall);
+        fputs("</tr>\n", out);
         continue;
       }
       const struct quality_head *where = &set->scene.where[h * group];

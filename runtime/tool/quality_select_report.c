@@ -15,26 +15,45 @@ void select_table_head(FILE *out, const struct select_set *set) {
           "worst", "captured", "ratio", "of flat");
 }
 
-/* The lowest recall of a key head. */
+/* The lowest recall of a key head that has one. */
 static double worst_head(const struct select_result *r, const struct quality_scene *s) {
-  double worst = 1;
+  double worst = NAN;
   for (int64_t h = 0; h < s->kv_heads; h++)
     worst = fmin(worst, r->heads[h].recall);
   return worst;
 }
 
+static void cell(FILE *out, double value) {
+  if (isnan(value))
+    fprintf(out, " %9s", "-");
+  else
+    fprintf(out, " %9.4f", value);
+}
+
 void select_table_row(FILE *out, const struct select_result *r, const struct select_set *set) {
-  fprintf(out, "%-*s %6" PRId64 " %6" PRId64 " %9.4f %9.4f %9.4f %9.4f %9.4f\n", set->label_width,
-          r->pack->label, r->leaf, r->keep, r->all.recall, worst_head(r, &set->scene),
-          r->all.captured, r->all.ratio, r->flat_recall);
+  const double figures[] = {r->all.recall, worst_head(r, &set->scene), r->all.captured,
+                            r->all.ratio, r->flat_recall};
+  fprintf(out, "%-*s %6" PRId64 " %6" PRId64, set->label_width, r->pack->label, r->leaf, r->keep);
+  for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
+    cell(out, figures[i]);
+  fputc('\n', out);
   fflush(out);
 }
 
 /* ---- JSON ---- */
 
+static void number(FILE *out, const char *name, double value) {
+  if (isnan(value))
+    fprintf(out, ", \"%s\": null", name);
+  else
+    fprintf(out, ", \"%s\": %.5g", name, value);
+}
+
 static void figures(FILE *out, const struct selection_quality *q) {
-  fprintf(out, "\"queries\": %" PRId64 ", \"recall\": %.5g, \"captured\": %.5g, \"ratio\": %.5g",
-          q->queries, q->recall, q->captured, q->ratio);
+  fprintf(out, "\"queries\": %" PRId64, q->queries);
+  number(out, "recall", q->recall);
+  number(out, "captured", q->captured);
+  number(out, "ratio", q->ratio);
 }
 
 void select_json(FILE *out, const struct select_result *r, const struct select_set *set) {
@@ -50,7 +69,8 @@ void select_json(FILE *out, const struct select_result *r, const struct select_s
           s->heads, s->kv_heads, s->n_q, s->n_k, s->head_dim, quality_type_name(s->type), r->leaf,
           r->keep, set->truth.every);
   figures(out, &r->all);
-  fprintf(out, ", \"flat_recall\": %.5g, \"heads\": [", r->flat_recall);
+  number(out, "flat_recall", r->flat_recall);
+  fputs(", \"heads\": [", out);
   int64_t group = s->heads / s->kv_heads;
   for (int64_t h = 0; h < s->kv_heads; h++) {
     const struct quality_head *where = &s->where[h * group];

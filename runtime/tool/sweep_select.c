@@ -33,6 +33,16 @@ static pisa_status check(const struct sweep *s, pisa_error *error) {
   return PISA_OK;
 }
 
+/* Where no query sees more leaves than a list holds, everything is read. */
+static struct sweep_point point_of(const struct select_result *result, int64_t n_k) {
+  const bool reads_all = result->all.queries == 0;
+  return (struct sweep_point){.pack = result->pack,
+                              .error = INFINITY,
+                              .recall = reads_all ? 1 : result->all.recall,
+                              .mass = reads_all ? 1 : result->all.captured,
+                              .cost = cost_of(&result->pack->chosen->method, n_k)};
+}
+
 pisa_status sweep_select(struct sweep *s, sweep_add add, pisa_error *error) {
   const struct quality_options *o = &s->options;
   const struct quality_run run = {.ordinal = o->ordinal, .threads = (int)o->threads};
@@ -46,13 +56,7 @@ pisa_status sweep_select(struct sweep *s, sweep_add add, pisa_error *error) {
     struct select_result result = {.pack = pack};
     status = select_measure(&s->scene, &truth, pack, &run, &result, error);
     if (!status)
-      status = add(s,
-                   (struct sweep_point){.pack = pack,
-                                        .error = INFINITY,
-                                        .recall = result.all.recall,
-                                        .mass = result.all.captured,
-                                        .cost = cost_of(&pack->chosen->method, s->scene.n_k)},
-                   error);
+      status = add(s, point_of(&result, s->scene.n_k), error);
     select_result_free(&result);
   }
   select_truth_free(&truth);

@@ -52,6 +52,34 @@ def quality(*words, code=0):
     return done
 
 
+def sweep(*words):
+    return subprocess.run([PISA, "sweep", *words], capture_output=True, text=True)
+
+
+def all_read(packs, tensors):
+    """Where no query sees more leaves than a list holds nothing is chosen: no recall, and every bound on it holds."""
+    few = N // 4 // LEAF * LEAF  # 5 leaves
+    assert few // LEAF < KEEP
+    for name, heads in (("q", H), ("k", HK)):
+        values = pathlib.Path(f"{name}.npy").read_bytes()[-heads * N * D * 4:]
+        rows = [values[h * N * D * 4:][:few * D * 4] for h in range(heads)]
+        head = f"{{'descr': '<f4', 'fortran_order': False, 'shape': (1, {heads}, {few}, {D}), }}"
+        head += " " * (63 - (10 + len(head)) % 64) + "\n"
+        pathlib.Path(f"few_{name}.npy").write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode()
+                                                   + b"".join(rows))
+    few_tensors = ("--q", "few_q.npy", "--k", "few_k.npy", "--every", "8")
+    done = quality(packs[1], *few_tensors, "--json", "--html", "few.html")
+    r = selection_record(done.stdout, "few", True)
+    assert r["queries"] == 0 and r["recall"] is None and r["flat_recall"] is None, r
+    assert quality(packs[1], *few_tensors).stdout.split()[-5:] == ["-"] * 5
+    assert "<td>-</td>" in pathlib.Path("few.html").read_text()
+    done = sweep(packs[1], *few_tensors, "--min-recall", "1", "--json")
+    assert done.returncode == 0, done.stderr
+    point = json.loads(done.stdout)
+    assert point["recall"] == 1 and point["mass"] == 1 and point["chosen"], point
+    assert sweep(packs[2], *tensors, "--min-recall", "1").returncode == 1
+
+
 def main():
     write("q.npy", H, 1, 1.5)
     write("k.npy", HK, 2, 1.0)
@@ -66,6 +94,7 @@ def main():
     assert exact["recall"] > 0.99 and exact["ratio"] > 0.999 and exact["flat_recall"] == 1, exact
     assert exact["recall"] >= walk["recall"] > mean["recall"], (walk["recall"], mean["recall"])
     assert walk["ratio"] > mean["ratio"] and walk["captured"] > mean["captured"]
+    all_read(packs, tensors)
     page = pathlib.Path("page.html").read_text()
     for figure in ("recall", "ratio", "captured"):
         begin = page.index(f'<svg id="{figure}"')

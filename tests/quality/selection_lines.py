@@ -3,9 +3,10 @@
 import json
 
 NUMBER, WHOLE = (int, float), int
-FIGURES = {"queries": WHOLE, "recall": NUMBER, "captured": NUMBER, "ratio": NUMBER}
+SHARE = (int, float, type(None))  # null of no query
+FIGURES = {"queries": WHOLE, "recall": SHARE, "captured": SHARE, "ratio": SHARE}
 RECORD = {"spec": str, "variant": str, "tensors": str, "shape": dict, "leaf": WHOLE, "keep": WHOLE, "every": WHOLE, **FIGURES,
-          "flat_recall": NUMBER, "heads": list}
+          "flat_recall": SHARE, "heads": list}
 SHAPE = {"heads": WHOLE, "kv_heads": WHOLE, "Nq": WHOLE, "Nk": WHOLE, "D": WHOLE, "type": str}
 HEAD = {"b": WHOLE, "kv_head": WHOLE, **FIGURES}
 
@@ -17,8 +18,12 @@ def fields(value, schema, where):
 
 
 def figures(f, where):
-    assert f["queries"] >= 0 and 0 <= f["recall"] <= 1 and 0 <= f["captured"] <= 1 + 1e-4, where
-    assert 0 <= f["ratio"], where
+    shares = [f[name] for name in ("recall", "captured", "ratio", "flat_recall") if name in f]
+    if f["queries"] == 0:
+        assert shares == [None] * len(shares), where
+        return
+    assert f["queries"] > 0 and 0 <= f["recall"] <= 1 and 0 <= f["captured"] <= 1 + 1e-4, where
+    assert 0 <= f["ratio"] and 0 <= f.get("flat_recall", 0) <= 1, where
 
 
 def is_selection(line):
