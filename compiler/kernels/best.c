@@ -64,14 +64,18 @@ struct best best_of_lanes(struct ir *k, const struct lanes *lanes, int keep, int
   val rank = rank_of(k, lanes, n, copy, key, keys);
   val present = both(k, first, is_ne(k, key, i32(k, BEST_ABSENT)));
   val good = both(k, present, is_lt(k, rank, i32(k, keep)));
-  struct var mask = var_init(k, warp_ballot(k, good));
-  IF (k, is_lt(k, i32(k, keep), count_bits(k, get(k, mask)))) {
+  /* what nearly always holds is ready before the warp knows that no two are tied */
+  val usual = warp_ballot(k, good), count = count_bits(k, usual);
+  struct var mask = var_init(k, usual), is_kept = var_init(k, widen_bool(k, good));
+  struct var place = var_init(k, count_below(k, lanes, usual));
+  IF (k, is_lt(k, i32(k, keep), count)) {
     drop_ties(k, lanes, keep, mask, good, rank);
+    set(k, is_kept, bit_and(k, shift_right(k, get(k, mask), lanes->lane), i32(k, 1)));
+    set(k, place, count_below(k, lanes, get(k, mask)));
   }
-  val bit = bit_and(k, shift_right(k, get(k, mask), lanes->lane), i32(k, 1));
   return (struct best){
-      .kept = is_ne(k, bit, i32(k, 0)),
-      .place = count_below(k, lanes, get(k, mask)),
+      .kept = is_ne(k, get(k, is_kept), i32(k, 0)),
+      .place = get(k, place),
       .count = count_bits(k, get(k, mask)),
   };
 }

@@ -76,10 +76,13 @@ static void aim_at(struct ir *k, const struct leaf_score *a, const struct item_c
   }
   if (plan_is_mass(a->plan)) {
     val is_near = is_eq(k, kind, i32(k, ITEM_NEAR));
-    val previous = item_info(k, &item, ITEM_SLOT_SHIFT, ITEM_SLOT_MASK);
-    slot = choose(k, is_near, add(k, previous, second), slot);
+    val other = item_info(k, &item, ITEM_SLOT_SHIFT, ITEM_SLOT_MASK);
+    slot = choose(k, is_near, add(k, other, second), slot);
     val past = add_const(k, item_info(k, &item, ITEM_PAST_SHIFT, ITEM_PAST_MASK), 1);
-    set(k, to->near, choose(k, is_near, past, i32(k, 0)));
+    val seen = choose(k, is_near, past, i32(k, 0));
+    if (cluster_has_singles(a->plan)) /* only such items have ITEM_NO_SLOT */
+      seen = choose(k, is_eq(k, other, i32(k, ITEM_NO_SLOT)), i32(k, -ITEM_MAX_MEMBERS), seen);
+    set(k, to->near, seen);
   }
   val row = add(k, get(k, c->row), bit_and(k, mine, i32(k, ENTRY_QUERY_MASK)));
   val at = add(k, mul_const(k, row, a->slots), slot);
@@ -172,7 +175,8 @@ static void wait_for(struct ir *k, const struct pipeline *p, int half) {
 
 /* Sum of the own leaf's keys up to the queries, some columns at a time: what all queries of the
    warp have behind them is left out. The first columns always count, so that no sum depends on its
-   neighbours: 2^-inf, at most 2^-125, changes none. */
+   neighbours: 2^-inf, at most 2^-125, changes none. A half that nothing wants is 1, which is safe.
+ */
 static void near_sum(struct ir *k, const struct leaf_score *a, const struct frag *f,
                      const struct aim *aim, const struct rowvec *sum) {
   enum { COLUMNS = 16 };
@@ -180,7 +184,8 @@ static void near_sum(struct ir *k, const struct leaf_score *a, const struct frag
   for (int r = 0; r < FRAG_ROWS; r++)
     end[r] = add(k, get(k, aim->near), tile_member(k, a, tile, r));
   val all = warp_read(k, end[1], i32(k, 31)), lane = frag_lane_column(k, &a->lanes);
-  rowvec_fill(k, sum, f32(k, 0));
+  val wanted = is_lt(k, i32(k, 0), all);
+  rowvec_fill(k, sum, choose(k, wanted, f32(k, 0), f32(k, 1)));
   for (int first = 0; first < a->plan->leaf; first += COLUMNS) {
     IF (k, is_lt(k, i32(k, first), all)) {
       const struct frag part = frag_columns(f, first, COLUMNS);

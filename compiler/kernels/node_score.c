@@ -373,11 +373,21 @@ static val lse_sum(struct ir *k, const struct plan_pyramid *plan, const struct l
   return fused(k, cs, most, log2_approx(k, product));
 }
 
+void node_join_slots(struct ir *k, const struct plan_pyramid *plan, const struct lanes *lanes,
+                     const struct node_scores *x, val *value) {
+  join_slots(k, plan, lanes, join_of(plan), x, value);
+}
+
+val node_join_lanes(struct ir *k, const struct plan_pyramid *plan, const struct lanes *lanes,
+                    int values, const val *value) {
+  return scatter(k, plan, lanes, join_of(plan), values, value);
+}
+
 val node_join(struct ir *k, const struct plan_pyramid *plan, const struct lanes *lanes,
               const struct node_scores *x) {
   val value[NODE_MAX_VALUES];
-  join_slots(k, plan, lanes, join_of(plan), x, value);
-  return scatter(k, plan, lanes, join_of(plan), x->values, value);
+  node_join_slots(k, plan, lanes, x, value);
+  return node_join_lanes(k, plan, lanes, x->values, value);
 }
 
 val node_worth(struct ir *k, const struct plan_pyramid *plan, const struct lanes *lanes, val scale,

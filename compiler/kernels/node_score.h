@@ -89,6 +89,11 @@ void node_scores_of(struct ir *k, const struct plan_pyramid *plan, val scale,
  */
 val node_join(struct ir *k, const struct plan_pyramid *plan, const struct lanes *lanes,
               const struct node_scores *x);
+/* Its two parts: value[v], over a lane's heads; over lanes. */
+void node_join_slots(struct ir *k, const struct plan_pyramid *plan, const struct lanes *lanes,
+                     const struct node_scores *x, val *value);
+val node_join_lanes(struct ir *k, const struct plan_pyramid *plan, const struct lanes *lanes,
+                    int values, const val *value);
 /* The worth of this lane's candidate, heads reduced by sum, max or lse; log2 units; nan counts as
    -inf. */
 val node_worth(struct ir *k, const struct plan_pyramid *plan, const struct lanes *lanes, val scale,

@@ -61,40 +61,6 @@ static void score_parts(struct ir *k, const struct node_scores *x, int s, struct
     out->e[v][s] = exp2_approx(k, sub(k, x->score[v][s], most));
 }
 
-/* Parts as variables: a rare branch sets them again. */
-struct part_vars {
-  struct var e[NODE_MAX_VALUES][NODE_MAX_SLOTS], sum[NODE_MAX_SLOTS];
-};
-static struct part_vars part_vars_of(struct ir *k, const struct parts *x) {
-  struct part_vars vars;
-  for (int s = 0; s < x->slots; s++) {
-    vars.sum[s] = var_init(k, x->sum[s]);
-    for (int v = 0; v < x->values; v++)
-      vars.e[v][s] = var_init(k, x->e[v][s]);
-  }
-  return vars;
-}
-static void part_vars_get(struct ir *k, const struct part_vars *vars, struct parts *x) {
-  for (int s = 0; s < x->slots; s++) {
-    x->sum[s] = get(k, vars->sum[s]);
-    for (int v = 0; v < x->values; v++)
-      x->e[v][s] = get(k, vars->e[v][s]);
-  }
-}
-
-/* nan counts as nothing. */
-static void set_numbers(struct ir *k, const struct part_vars *vars, struct parts *x) {
-  for (int s = 0; s < x->slots; s++)
-    for (int v = 0; v < x->values; v++)
-      x->e[v][s] = maximum(k, x->e[v][s], f32(k, 0));
-  sum_parts(k, x);
-  for (int s = 0; s < x->slots; s++) {
-    set(k, vars->sum[s], maximum(k, x->sum[s], f32(k, 1e-30)));
-    for (int v = 0; v < x->values; v++)
-      set(k, vars->e[v][s], x->e[v][s]);
-  }
-}
-
 static val any_lane(struct ir *k, val condition) {
   return is_ne(k, warp_ballot(k, condition), i32(k, 0));
 }
@@ -111,26 +77,76 @@ static val any_out_of_range(struct ir *k, const struct parts *x) {
   return any_lane(k, is_lt(k, all, i32(k, HIGHEST)));
 }
 
+/* nan counts as nothing. */
+static void keep_numbers(struct ir *k, struct parts *x) {
+  for (int s = 0; s < x->slots; s++)
+    for (int v = 0; v < x->values; v++)
+      x->e[v][s] = maximum(k, x->e[v][s], f32(k, 0));
+  sum_parts(k, x);
+  for (int s = 0; s < x->slots; s++)
+    x->sum[s] = maximum(k, x->sum[s], f32(k, 1e-30));
+}
+
+/* Parts of the softmax, joined over the lane's heads. */
+static void join_parts(struct ir *k, const struct plan_pyramid *plan, const struct lanes *lanes,
+                       const struct parts *x, val *value) {
+  const int copies = QUAD / node_width(plan); /* lanes that have the same */
+  struct node_scores scores = {.values = x->values};
+  for (int s = 0; s < x->slots; s++) {
+    val inverse = mul(k, f32(k, copies), reciprocal_approx(k, x->sum[s]));
+    for (int v = 0; v < x->values; v++)
+      scores.score[v][s] = mul(k, x->e[v][s], inverse);
+  }
+  node_join_slots(k, plan, lanes, &scores, value);
+}
+
+/* Shares of the lane's heads, joined: what is right nearly always, ready before the warp knows that
+   it is; a rare branch sets them again. */
+struct choice {
+  struct var value[NODE_MAX_VALUES];
+  int values;
+};
+static struct choice choice_of(struct ir *k, const struct plan_pyramid *plan,
+                               const struct lanes *lanes, const struct parts *usual) {
+  struct choice c = {.values = usual->values};
+  val value[NODE_MAX_VALUES];
+  join_parts(k, plan, lanes, usual, value);
+  for (int v = 0; v < c.values; v++)
+    c.value[v] = var_init(k, value[v]);
+  return c;
+}
+static void choose_other(struct ir *k, const struct plan_pyramid *plan, const struct lanes *lanes,
+                         const struct choice *c, struct parts *seldom) {
+  val value[NODE_MAX_VALUES];
+  keep_numbers(k, seldom);
+  join_parts(k, plan, lanes, seldom, value);
+  for (int v = 0; v < c->values; v++)
+    set(k, c->value[v], value[v]);
+}
+
 /* Scores are rarely so great or small that the greatest must be subtracted. That all heads of the
    warp do so or none hangs on its query alone. */
-static void lse_shares(struct ir *k, const struct plan_pyramid *plan, val scale,
-                       const struct node_logits *x, struct parts *parts) {
+static struct choice lse_shares(struct ir *k, const struct plan_pyramid *plan,
+                                const struct lanes *lanes, val scale, const struct node_logits *x,
+                                struct parts *parts) {
   val cs = log2_units(k, scale);
   for (int s = 0; s < parts->slots; s++)
     lse_parts(k, plan, cs, (val){0}, x, s, parts);
   sum_parts(k, parts);
-  struct part_vars vars = part_vars_of(k, parts);
-  IF (k, any_out_of_range(k, parts)) {
+  val is_out = any_out_of_range(k, parts);
+  struct choice shares = choice_of(k, plan, lanes, parts);
+  IF (k, is_out) {
     struct parts below = {.slots = parts->slots, .values = parts->values};
     for (int s = 0; s < parts->slots; s++)
       lse_parts_below(k, plan, cs, x, s, &below);
-    set_numbers(k, &vars, &below);
+    choose_other(k, plan, lanes, &shares, &below);
   }
-  part_vars_get(k, &vars, parts);
+  return shares;
 }
 
-static void score_shares(struct ir *k, const struct plan_pyramid *plan, val scale,
-                         const struct node_logits *x, struct parts *parts) {
+static struct choice score_shares(struct ir *k, const struct plan_pyramid *plan,
+                                  const struct lanes *lanes, val scale, const struct node_logits *x,
+                                  struct parts *parts) {
   struct node_scores scores;
   node_scores_of(k, plan, scale, x, &scores);
   for (int s = 0; s < parts->slots; s++)
@@ -139,28 +155,23 @@ static void score_shares(struct ir *k, const struct plan_pyramid *plan, val scal
   val all = parts->sum[0];
   for (int s = 1; s < parts->slots; s++)
     all = add(k, all, parts->sum[s]);
-  struct part_vars vars = part_vars_of(k, parts);
-  IF (k, any_lane(k, is_ne(k, all, all))) {
-    set_numbers(k, &vars, parts);
+  val is_nan = any_lane(k, is_ne(k, all, all));
+  struct choice shares = choice_of(k, plan, lanes, parts);
+  IF (k, is_nan) {
+    choose_other(k, plan, lanes, &shares, parts);
   }
-  part_vars_get(k, &vars, parts);
+  return shares;
 }
 
 val node_share(struct ir *k, const struct plan_pyramid *plan, const struct lanes *lanes, val scale,
                const struct node_logits *x) {
   struct parts parts = {.slots = node_slots(plan), .values = node_values(plan) * x->tiles};
-  if (plan->score == SCORE_LSE)
-    lse_shares(k, plan, scale, x, &parts);
-  else
-    score_shares(k, plan, scale, x, &parts);
-  const int copies = QUAD / node_width(plan); /* lanes that have the same */
-  struct node_scores scores = {.values = parts.values};
-  for (int s = 0; s < parts.slots; s++) {
-    val inverse = mul(k, f32(k, copies), reciprocal_approx(k, parts.sum[s]));
-    for (int v = 0; v < parts.values; v++)
-      scores.score[v][s] = mul(k, parts.e[v][s], inverse);
-  }
-  return node_join(k, plan, lanes, &scores);
+  val value[NODE_MAX_VALUES];
+  struct choice shares = plan->score == SCORE_LSE ? lse_shares(k, plan, lanes, scale, x, &parts)
+                                                  : score_shares(k, plan, lanes, scale, x, &parts);
+  for (int v = 0; v < shares.values; v++)
+    value[v] = get(k, shares.value[v]);
+  return node_join_lanes(k, plan, lanes, shares.values, value);
 }
 
 /* ---- by way of shared memory ---- */

@@ -63,9 +63,16 @@ val walk_level_rows(struct ir *k, const struct walk *w, val level) {
   return at(k, w->rows, mul_const(k, widen(k, offset), row_bytes(w)));
 }
 
+/* Parts of log-sum-exps are numbers and not negative: their order is that of their bits. */
+static val worth_key(struct ir *k, const struct walk *w, val worth) {
+  if (!plan_is_mass(w->plan) || w->plan->score != SCORE_LSE)
+    return best_key(k, worth);
+  return bit_or(k, bits_of(k, maximum(k, worth, f32(k, 0))), i32(k, INT32_MIN));
+}
+
 val walk_key(struct ir *k, const struct walk *w, val node, val shift, val worth) {
   val forced = walk_is_forced(k, w, node, shift);
-  val key = choose(k, forced, i32(k, BEST_FORCED), best_key(k, worth));
+  val key = choose(k, forced, i32(k, BEST_FORCED), worth_key(k, w, worth));
   val seen = is_le(k, node, shift_right_signed(k, w->last, shift));
   return choose(k, seen, key, i32(k, BEST_ABSENT));
 }
@@ -181,8 +188,9 @@ static struct reach reach_of(struct ir *k, const struct walk *w, val depth) {
   bool own_is_last = plan->causal && plan->current;
   val last = own_is_last ? shift_right(k, w->own, walk_shift(k, w, add_const(k, depth, 1)))
                          : kept_node(k, w, index);
-  val first = mul(k, last, rows);
-  val count = smax(k, i32(k, 0), smin(k, sub(k, end, first), rows));
+  val first = mul(k, last, rows), count = sub(k, end, first);
+  if (!own_is_last || !node_reads_children(plan)) /* else t is one of its tokens */
+    count = smax(k, i32(k, 0), smin(k, count, rows));
   struct reach r = {.end = add(k, mul(k, index, rows), count)};
   if (!plan->causal) {
     val tokens = sub(k, keys, shift_left(k, add_const(k, nodes, -1), shift));

@@ -63,8 +63,9 @@ static val wants_scores(struct ir *k, const struct walk *w, val parent, val seen
 }
 
 static val counter(struct ir *k, const struct walk *w, val parent) {
-  val segment =
-      add(k, mul(k, udiv(k, w->query, WALK_ARG(chunk)), SEQUENCE_ARG(kv_heads)), w->kv_head);
+  val log2_chunk = sub(k, i32(k, 31), count_leading_zeros(k, WALK_ARG(chunk)));
+  val group = shift_right(k, w->query, log2_chunk); /* chunk is a power of two */
+  val segment = add(k, mul(k, group, SEQUENCE_ARG(kv_heads)), w->kv_head);
   val row = at_row(k, WALK_ARG(counts), segment, mul_const(k, WALK_ARG(parents), WALK_WORD));
   return at(k, row, mul_const(k, widen(k, add(k, w->parent_base, parent)), WALK_WORD));
 }
