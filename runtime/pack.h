@@ -15,7 +15,7 @@ struct pisa_pack {
   struct pisa_manifest manifest;
   uint8_t *parts; /* what follows the manifest in the file */
   size_t parts_size;
-  struct pisa_tune tune; /* PATH.tune; empty without one, and of a pack in memory */
+  struct pisa_tune tune; /* PATH.tune, or what pisa_pack_read_tune got; else empty */
 };
 
 /* |variant| of |pack|, both checked; PISA_INVALID_ARGUMENT naming the one that is wrong. */

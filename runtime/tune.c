@@ -1,6 +1,6 @@
 /* tune.c: what a pack's table says of a call. In: a variant that fixes what is computed, and a
    call. Out: the variant of the same result that was measured fastest on the current context's
-   device; or the variant and budget that `pisa sweep` recorded. */
+   device; or the variant and budget that `pisa sweep` recorded. And a table from memory. */
 #include "runtime/tune.h"
 
 #include <string.h>
@@ -40,6 +40,19 @@ static pisa_status check_call(const pisa_attention *call, pisa_error *error) {
     return pisa_fail(error, PISA_INVALID_ARGUMENT,
                      "batch and heads are %lld and %lld, must be at least 1",
                      (long long)call->batch, (long long)call->heads);
+  return PISA_OK;
+}
+
+pisa_status pisa_pack_read_tune(pisa_pack *pack, const char *text, size_t size, pisa_error *error) {
+  pisa_clear(error);
+  if (!pack || !text)
+    return pisa_fail(error, PISA_INVALID_ARGUMENT, "%s is NULL", pack ? "text" : "pack");
+  struct pisa_tune table;
+  pisa_status status = pisa_tune_parse(text, size, &table, error);
+  if (status)
+    return status;
+  pisa_tune_clear(&pack->tune);
+  pack->tune = table;
   return PISA_OK;
 }
 

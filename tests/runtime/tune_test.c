@@ -123,6 +123,36 @@ static void check_arguments(const char *digest) {
   pisa_pack_close(pack);
 }
 
+/* A table in memory stands in for the file; a damaged one changes nothing. */
+static void check_given_table(const char *digest) {
+  static const char *const variants[] = {"variant=0", "variant=1"};
+  pisa_error error;
+  pisa_pack *pack = NULL;
+  const pisa_attention call = {.struct_size = sizeof call, .batch = 2, .heads = 24, .n_k = 4096};
+  remove(table_path);
+  CHECK_OK(pisa_pack_open(pack_path, &pack, &error), error);
+  for (int best = 1; best >= 0; best--) {
+    char text[512];
+    int out = -1;
+    int size = snprintf(text, sizeof text,
+                        HEAD "row device=fake_device driver=13000 ptx=%s phase=prefill tokens=4096 "
+                             "heads=64 %s ns=9 rounds=5 result=best\n",
+                        digest, variants[best]);
+    CHECK_OK(pisa_pack_read_tune(pack, text, (size_t)size, &error), error);
+    CHECK_OK(pisa_tuned_variant(pack, !best, &call, &out, &error), error);
+    CHECK_INT(out, best);
+    CHECK_FAILS(pisa_pack_read_tune(pack, text, (size_t)size - 1, &error), PISA_CORRUPT, error,
+                "does not end with a line break");
+    CHECK_OK(pisa_tuned_variant(pack, !best, &call, &out, &error), error);
+    CHECK_INT(out, best);
+  }
+  CHECK_FAILS(pisa_pack_read_tune(pack, NULL, 0, &error), PISA_INVALID_ARGUMENT, error,
+              "text is NULL");
+  CHECK_FAILS(pisa_pack_read_tune(NULL, "", 0, &error), PISA_INVALID_ARGUMENT, error,
+              "pack is NULL");
+  pisa_pack_close(pack);
+}
+
 #define CHOICE(fields)                                                                             \
   HEAD "choice variant=1 ptx=@ " fields " bound=max_error limit=0.02 reached=0.0183\n"
 
@@ -249,6 +279,7 @@ int main(int argc, char **argv) {
   make_pack(digest);
   check_choice_of_rows(digest);
   check_arguments(digest);
+  check_given_table(digest);
   check_recorded_choice(digest);
   check_damage(digest);
   check_round_trip(digest);
