@@ -85,7 +85,7 @@ class Plan:
     """What calls of the same layouts and options share. Belongs to one thread: calls write addresses into `request`."""
 
     def __init__(self, pack, device, q, k, v, o, options):
-        self.pack, self.device, self.torch_device, self.attends = pack, device, q.device, options.attend
+        self.pack, self.device, self.attends = pack, device, options.attend
         layouts = [None if x is None else Layout(tuple(x.shape), x.stride()) for x in (q, k, v, o)]
         request = self.request = _request.make(pack, *layouts, options)
         _request.mark(request, options)
@@ -175,7 +175,7 @@ def _perform(plan, q, k, v, arrays, memory, out, made=None):
     if plan.made:
         others = [None] * len(_NOTHING)
         for i, name, shape, kind in plan.made:
-            others[i] = x = torch.empty(shape, dtype=kind, device=plan.torch_device) if made is None else made[i]
+            others[i] = x = q.new_empty(*shape, dtype=kind) if made is None else made[i]  # fastest so
             setattr(request, name, x.data_ptr())
         others = tuple(others)
     if plan.arrays:
