@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/size.h"
 #include "runtime/tool/quality.h"
 #include "runtime/tool/run.h"
 
@@ -55,12 +56,23 @@ static void copy_head(const pisa_tensor *from, int64_t b, int64_t h, int64_t n, 
     memcpy(out + i * d, at + i * from->stride[2], (size_t)d * sizeof *out);
 }
 
+/* The same of keys or values, which may lie in pages. */
+static void copy_keys(const struct run_call *c, const pisa_tensor *from, int64_t b, int64_t h,
+                      uint16_t *out) {
+  const int64_t page = c->pages ? c->method->page : c->keys, columns = c->call.page_columns;
+  const int64_t d = c->method->head_dim;
+  for (int64_t n = 0; n < c->keys; n += page)
+    copy_head(from, c->pages ? c->pages[b * columns + n / page] : b, h, pisa_min(page, c->keys - n),
+              d, out + n * d);
+}
+
 /* Head |h| of batch entry |b| with all its queries becomes key head |at|. */
 static void add_group(struct quality_scene *s, const struct quality_options *o,
-                      const pisa_attention *call, int64_t b, int64_t h, int64_t at) {
+                      const struct run_call *c, int64_t b, int64_t h, int64_t at) {
+  const pisa_attention *call = &c->call;
   int64_t group = call->heads / call->kv_heads, d = s->head_dim;
-  copy_head(&call->k, b, h, s->n_k, d, s->k + at * s->n_k * d);
-  copy_head(&call->v, b, h, s->n_k, d, s->v + at * s->n_k * d);
+  copy_keys(c, &call->k, b, h, s->k + at * s->n_k * d);
+  copy_keys(c, &call->v, b, h, s->v + at * s->n_k * d);
   for (int64_t i = 0; i < group; i++) {
     int64_t head = h * group + i, to = at * group + i;
     copy_head(&call->q, b, head, s->n_q, d, s->q + to * s->n_q * d);
@@ -81,13 +93,13 @@ static pisa_status gather(const struct quality_options *o, const struct run_call
   s->kv_heads = n * call->batch;
   s->heads = s->kv_heads * group;
   s->n_q = call->n_q;
-  s->n_k = call->n_k;
+  s->n_k = c->keys;
   pisa_status status = quality_scene_alloc(s, error);
   int64_t at = 0;
   for (int64_t b = 0; !status && b < call->batch; b++)
     for (int64_t h = 0; h < call->kv_heads; h++)
       if (group_is_wanted(o, h, group))
-        add_group(s, o, call, b, h, at++);
+        add_group(s, o, c, b, h, at++);
   return status;
 }
 

@@ -16,9 +16,6 @@ static pisa_status check_packs(const struct quality_options *o, const struct qua
     if (m->mask != first->mask)
       return pisa_fail(error, PISA_INVALID_ARGUMENT, "%s has another mask than %s",
                        packs->items[p].label, packs->items[0].label);
-    if (!m->prefill || m->page)
-      return pisa_fail(error, PISA_UNSUPPORTED, "%s %s", packs->items[p].label,
-                       m->page ? "reads pages" : "has no kernels for prefill");
   }
   return PISA_OK;
 }

@@ -183,6 +183,21 @@ static pisa_status with_pyramids(struct measure *m, const struct pisa_method *me
 
 /* ---- the pack's lists ---- */
 
+/* Keys where the pack looks for them. */
+static pisa_status add_pages(struct run_call *c, pisa_error *error) {
+  const struct run_wish none = {.bnhd = false};
+  pisa_status status = c->method->page ? run_lay_pages(c, error) : PISA_OK;
+  return status ? status : run_add_lengths(c, &none, error);
+}
+
+static void free_call(const struct quality_scene *s, struct run_call *c) {
+  if (c->k != s->k)
+    free(c->k);
+  free(c->pages);
+  free(c->lengths);
+  free(c->blocks);
+}
+
 static pisa_status select_with(const struct quality_scene *s, const struct quality_pack *pack,
                                const struct quality_run *run, struct run_call *c,
                                pisa_error *error) {
@@ -193,6 +208,7 @@ static pisa_status select_with(const struct quality_scene *s, const struct quali
                          .k = s->k,
                          .q_size = s->heads * s->n_q * s->head_dim,
                          .k_size = s->kv_heads * s->n_k * s->head_dim,
+                         .keys = s->n_k,
                          .list_heads = s->kv_heads,
                          .q_blocks = s->n_q};
   c->call = (pisa_attention){.struct_size = sizeof c->call,
@@ -203,8 +219,11 @@ static pisa_status select_with(const struct quality_scene *s, const struct quali
                              .n_k = s->n_k,
                              .q = quality_tensor(s->q, s->n_q, s->head_dim),
                              .k = quality_tensor(s->k, s->n_k, s->head_dim),
-                             .scale = s->scale};
-  pisa_status status = pisa_kept_blocks(pack->pack, pack->variant, &c->call, &c->kept, error);
+                             .scale = s->scale,
+                             .phase = c->method->prefill ? PISA_PREFILL : PISA_DECODE};
+  pisa_status status = add_pages(c, error);
+  if (!status)
+    status = pisa_kept_blocks(pack->pack, pack->variant, &c->call, &c->kept, error);
   if (status)
     return status;
   c->blocks = malloc((size_t)(s->kv_heads * s->n_q * c->kept) * sizeof *c->blocks);
@@ -239,17 +258,18 @@ pisa_status select_measure(const struct quality_scene *s, const struct select_tr
   pisa_status status = select_with(s, pack, run, &c, error);
   if (!status)
     status = check_lists(&c, s->kv_heads * s->n_q, pisa_ceil_div(s->n_k, method->key), error);
-  struct measure m = {.scene = s,
-                      .truth = truth,
-                      .pack = selection_of_method(method, method->flat, false, (double)s->scale),
-                      .lists = c.blocks,
-                      .kept = c.kept};
+  struct measure m = {
+      .scene = s,
+      .truth = truth,
+      .pack = selection_of_method(method, method->flat, !method->prefill, (double)s->scale),
+      .lists = c.blocks,
+      .kept = c.kept};
   m.flat = m.pack;
   m.flat.flat = true;
   m.flat.score = SELECT_LSE;
   if (!status)
     status = with_pyramids(&m, method, cpu_threads(run->threads), out, error);
-  free(c.blocks);
+  free_call(s, &c);
   return status ? pisa_add_context(error, status, "%s", pack->label) : PISA_OK;
 }
 

@@ -45,6 +45,12 @@ static bool read_options(struct options *o, int argc, char **argv, int *code) {
        ARGS_TEXT, &o->wish.lists, 0},
       {"--k-lengths", "N,N,...", "keys of each batch, or an int32 file [B]; else Nk", ARGS_TEXT,
        &o->wish.lengths, 0},
+      {"--pages", "FILE",
+       "k and v are pages [pages, Hk, page, D], found by this int32 table [B, columns]; else packs "
+       "with pages get those of k and v in order",
+       ARGS_TEXT, &o->wish.pages, 0},
+      {"--phase", "prefill|decode", "else prefill, of packs without it decode", ARGS_TEXT,
+       &o->wish.phase, 0},
       {"--density", "D", "share of key blocks read exactly, up to 1; else the spec's", ARGS_NUMBER,
        &o->wish.density, 0},
       {"--keep", "K", "number of key blocks read exactly", ARGS_INT, &o->wish.keep, 1},
@@ -87,6 +93,10 @@ static int check_options(struct options *o) {
     return tool_say("run", TOOL_WRONG_INPUT, "--device is '%s', expected cpu or cuda:N", o->device);
   if (o->layout && strcmp(o->layout, "bhnd") != 0 && strcmp(o->layout, "bnhd") != 0)
     return tool_say("run", TOOL_WRONG_INPUT, "--layout is '%s', expected bhnd or bnhd", o->layout);
+  if (o->wish.phase && strcmp(o->wish.phase, "prefill") != 0 &&
+      strcmp(o->wish.phase, "decode") != 0)
+    return tool_say("run", TOOL_WRONG_INPUT, "--phase is '%s', expected prefill or decode",
+                    o->wish.phase);
   if (o->ordinal >= 0 && (o->oracle || o->threads))
     return tool_say("run", TOOL_WRONG_INPUT, "%s needs --device cpu",
                     o->oracle ? "--oracle" : "--threads");

@@ -1,5 +1,6 @@
 /* run_device.c: a call on host arrays in; the same call on a GPU, its outputs copied back. */
 #include <stdbool.h>
+#include <stdlib.h>
 
 #include "runtime/device.h"
 #include "runtime/tool/run.h"
@@ -10,7 +11,22 @@ struct buffer { /* a host array and its twin on the device */
   bool is_output;
 };
 
-enum { Q, K, V, O, LSE, BLOCKS, WORTH, OFFSETS, QUERIES, LISTS, LENGTHS, N_BUFFERS };
+enum {
+  Q,
+  K,
+  V,
+  O,
+  LSE,
+  BLOCKS,
+  WORTH,
+  OFFSETS,
+  QUERIES,
+  LISTS,
+  LENGTHS,
+  PAGES,
+  PYRAMID,
+  N_BUFFERS
+};
 
 /* An array that the call has, or none. */
 static struct buffer buffer_of(void *host, size_t bytes, bool is_output) {
@@ -34,7 +50,10 @@ static void list_buffers(const struct run_call *c, struct buffer buffers[N_BUFFE
   buffers[OFFSETS] = buffer_of(c->csr_offsets, offsets, true);
   buffers[QUERIES] = buffer_of(c->csr_queries, blocks, true);
   buffers[LISTS] = buffer_of(c->lists, lists, false);
+  const size_t pages = (size_t)(c->call.batch * c->call.page_columns) * sizeof(int32_t);
   buffers[LENGTHS] = buffer_of(c->lengths, (size_t)c->call.batch * sizeof(int32_t), false);
+  buffers[PAGES] = buffer_of(c->pages, pages, false);
+  buffers[PYRAMID] = buffer_of(NULL, 0, false);
 }
 
 static pisa_status upload(const struct pisa_device *device, struct buffer *buffers,
@@ -75,6 +94,8 @@ static pisa_status launch(const struct pisa_device *device, const struct run_cal
   call.csr_queries = buffers[QUERIES].device;
   call.lists = buffers[LISTS].device;
   call.k_lengths = buffers[LENGTHS].device;
+  call.pages = buffers[PAGES].device;
+  call.pyramid = buffers[PYRAMID].device;
   pisa_status status = pisa_workspace_size(module, &call, &bytes, error);
   if (!status && bytes)
     status = pisa_device_alloc(device, bytes, &workspace, error);
@@ -94,13 +115,17 @@ pisa_status run_on_device(const struct run_call *c, int ordinal, pisa_error *err
   if (status)
     return status;
   list_buffers(c, buffers);
-  status = pisa_module_load(c->pack, c->variant, 0, &module, error);
+  if (c->method->family == PISA_PYRAMID && c->call.phase == PISA_DECODE)
+    status = run_make_pyramid(c, &buffers[PYRAMID].host, &buffers[PYRAMID].bytes, error);
+  if (!status)
+    status = pisa_module_load(c->pack, c->variant, 0, &module, error);
   if (!status)
     status = upload(&device, buffers, error);
   if (!status)
     status = launch(&device, c, buffers, module, error);
   for (int i = 0; i < N_BUFFERS; i++)
     pisa_device_free(&device, buffers[i].device);
+  free(buffers[PYRAMID].host);
   pisa_module_unload(module);
   pisa_device_close(&device);
   return status;

@@ -39,9 +39,22 @@ static pisa_status check_same(const struct array *k, const struct array *v, pisa
   return PISA_OK;
 }
 
+/* k and v [pages, Hk, page, D]. */
+static pisa_status check_pool(const struct run_call *c, const struct array *k, bool bnhd,
+                              pisa_error *error) {
+  char shape[ARRAY_SHAPE_TEXT];
+  array_shape_text(k, shape);
+  if (k->shape[bnhd ? 1 : 2] == c->method->page)
+    return PISA_OK;
+  return pisa_fail(
+      error, PISA_INVALID_ARGUMENT, "k has shape %s, but with --pages it must be %s of %d tokens",
+      shape, bnhd ? "[pages, page, Hk, D]: pages" : "[pages, Hk, page, D]: pages", c->method->page);
+}
+
 static pisa_status check_arrays(const struct run_call *c, const struct array *q,
-                                const struct array *k, const struct array *v, bool bnhd,
-                                pisa_error *error) {
+                                const struct array *k, const struct array *v,
+                                const struct run_wish *wish, pisa_error *error) {
+  const bool bnhd = wish->bnhd;
   char a[ARRAY_SHAPE_TEXT], b[ARRAY_SHAPE_TEXT];
   int head_dim = c->method->head_dim;
   pisa_status status = check_array("q", q, bnhd, head_dim, error);
@@ -51,8 +64,8 @@ static pisa_status check_arrays(const struct run_call *c, const struct array *q,
     status = check_array("v", v, bnhd, head_dim, error);
   if (!status && v)
     status = check_same(k, v, error);
-  if (status)
-    return status;
+  if (status || wish->pages)
+    return status ? status : check_pool(c, k, bnhd, error);
   array_shape_text(k, a);
   array_shape_text(q, b);
   if (q->shape[0] != k->shape[0])
@@ -64,6 +77,13 @@ static pisa_status check_arrays(const struct run_call *c, const struct array *q,
 /* Whether the pack does what the command line asks for. */
 static pisa_status check_pack(const struct run_call *c, const struct array *v,
                               const struct run_wish *wish, pisa_error *error) {
+  if (wish->pages && !c->method->page)
+    return pisa_fail(error, PISA_INVALID_ARGUMENT,
+                     "--pages is for packs that find keys in pages, which this is not");
+  if (c->method->family == PISA_PYRAMID && wish->lists)
+    return pisa_fail(error, PISA_INVALID_ARGUMENT,
+                     "--blocks-in is for packs that route for blocks of queries: this one selects "
+                     "leaves of its own");
   if (c->method->family == PISA_PYRAMID)
     return PISA_OK;
   if (!v)
@@ -147,6 +167,32 @@ static pisa_status add_outputs(struct run_call *c, const struct run_wish *wish, 
   return status ? status : pisa_shape_check(c->method, &c->call, &shape, error);
 }
 
+/* Keys and values where the pack looks for them, and how many there are. |pool|: pages of k, if
+   the arrays are pages. */
+static pisa_status add_cache(struct run_call *c, const struct run_wish *wish, int64_t pool,
+                             pisa_error *error) {
+  uint16_t *const k = c->k, *const v = c->v;
+  pisa_status status = PISA_OK;
+  c->keys = c->call.n_k;
+  if (wish->pages)
+    status = run_read_pages(c, wish->pages, error);
+  else if (c->method->page) {
+    status = run_lay_pages(c, error);
+    if (c->k != k) {
+      free(k);
+      free(v);
+    }
+  }
+  if (!status)
+    status = run_add_lengths(c, wish, error);
+  return status || !wish->pages ? status : run_check_pages(c, pool, error);
+}
+
+static int phase_of(const struct run_call *c, const struct run_wish *wish) {
+  bool decode = wish->phase ? strcmp(wish->phase, "decode") == 0 : !c->method->prefill;
+  return decode ? PISA_DECODE : PISA_PREFILL;
+}
+
 pisa_status run_call_init(struct run_call *c, const struct array *q, const struct array *k,
                           const struct array *v, const struct run_wish *wish, pisa_error *error) {
   const struct pisa_variant *variant;
@@ -156,7 +202,7 @@ pisa_status run_call_init(struct run_call *c, const struct array *q, const struc
   c->method = &variant->method;
   status = check_pack(c, v, wish, error);
   if (!status)
-    status = check_arrays(c, q, k, v, wish->bnhd, error);
+    status = check_arrays(c, q, k, v, wish, error);
   if (!status)
     status = add_inputs(c, q, k, v, error);
   if (status)
@@ -174,10 +220,11 @@ pisa_status run_call_init(struct run_call *c, const struct array *q, const struc
                              .o = tensor_of(c->o, q, wish->bnhd),
                              .density = wish->density,
                              .keep = wish->keep,
-                             .scale = (float)wish->scale};
-  status = run_add_lists(c, wish, error);
+                             .scale = (float)wish->scale,
+                             .phase = phase_of(c, wish)};
+  status = add_cache(c, wish, k->shape[0], error);
   if (!status)
-    status = run_add_lengths(c, wish, error);
+    status = run_add_lists(c, wish, error);
   return status ? status : add_outputs(c, wish, error);
 }
 
@@ -193,4 +240,5 @@ void run_call_free(struct run_call *c) {
   free(c->csr_queries);
   free(c->lists);
   free(c->lengths);
+  free(c->pages);
 }

@@ -12,8 +12,7 @@ static pisa_status no_memory(pisa_error *error) {
   return pisa_fail(error, PISA_OUT_OF_MEMORY, "not enough host memory for the arrays");
 }
 
-/* The array of |path|, which must be of int32. */
-static pisa_status read_int32(const char *path, struct array *out, pisa_error *error) {
+pisa_status run_read_int32(const char *path, struct array *out, pisa_error *error) {
   pisa_status status = array_read(path, out, error);
   if (status || out->type == ARRAY_I32)
     return status;
@@ -47,7 +46,7 @@ pisa_status run_add_lists(struct run_call *c, const struct run_wish *wish, pisa_
   struct array a;
   if (!wish->lists)
     return PISA_OK;
-  pisa_status status = read_int32(wish->lists, &a, error);
+  pisa_status status = run_read_int32(wish->lists, &a, error);
   if (status)
     return status;
   status = check_lists(c, wish->lists, &a, error);
@@ -86,7 +85,7 @@ static pisa_status parse_lengths(struct run_call *c, const char *text, pisa_erro
 static pisa_status load_lengths(struct run_call *c, const char *path, pisa_error *error) {
   struct array a;
   char shape[ARRAY_SHAPE_TEXT];
-  pisa_status status = read_int32(path, &a, error);
+  pisa_status status = run_read_int32(path, &a, error);
   if (status)
     return status;
   array_shape_text(&a, shape);
@@ -99,19 +98,24 @@ static pisa_status load_lengths(struct run_call *c, const char *path, pisa_error
   return status;
 }
 
+static pisa_status given_lengths(struct run_call *c, const char *text, pisa_error *error) {
+  bool numbers = text[strspn(text, "0123456789,-+ ")] == '\0';
+  return (numbers ? parse_lengths : load_lengths)(c, text, error);
+}
+
 pisa_status run_add_lengths(struct run_call *c, const struct run_wish *wish, pisa_error *error) {
-  if (!wish->lengths)
+  if (!wish->lengths && c->keys == c->call.n_k)
     return PISA_OK;
-  bool numbers = wish->lengths[strspn(wish->lengths, "0123456789,-+ ")] == '\0';
   c->call.k_lengths = c->lengths = malloc((size_t)c->call.batch * sizeof *c->lengths);
   if (!c->lengths)
     return no_memory(error);
-  pisa_status status =
-      numbers ? parse_lengths(c, wish->lengths, error) : load_lengths(c, wish->lengths, error);
+  pisa_status status = wish->lengths ? given_lengths(c, wish->lengths, error) : PISA_OK;
+  for (int64_t b = 0; !wish->lengths && b < c->call.batch; b++)
+    c->lengths[b] = (int32_t)c->keys;
   for (int64_t b = 0; !status && b < c->call.batch; b++)
-    if (c->lengths[b] < 0 || c->lengths[b] > c->call.n_k)
+    if (c->lengths[b] < 0 || c->lengths[b] > c->keys)
       status = pisa_fail(error, PISA_INVALID_ARGUMENT,
                          "--k-lengths: batch %lld has %d keys, but must have 0 to %lld",
-                         (long long)b, (int)c->lengths[b], (long long)c->call.n_k);
+                         (long long)b, (int)c->lengths[b], (long long)c->keys);
   return status;
 }

@@ -27,9 +27,10 @@ static pisa_status check(const struct sweep *s, pisa_error *error) {
   if (s->options.max_error > 0)
     return pisa_fail(error, PISA_UNSUPPORTED,
                      "lists of selected blocks have no error: --min-recall bounds their recall");
-  if (!first->prefill || first->page)
-    return pisa_fail(error, PISA_UNSUPPORTED, "the pack %s",
-                     first->page ? "reads pages" : "has no kernels for prefill");
+  if (s->timed && (!first->prefill || first->page))
+    return pisa_fail(error, PISA_UNSUPPORTED,
+                     "sweeps time prefill of keys in one piece, and the pack %s: `--device cpu`",
+                     first->page ? "reads pages" : "has phase decode alone");
   return PISA_OK;
 }
 

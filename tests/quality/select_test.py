@@ -20,7 +20,7 @@ SPEC = """spec {name} {{
   shape   {{ heads 4; kv_heads 2; head_dim 64; type bf16; mask causal }}
   pyramid {{ leaf 64; group 2 }}
   route   {route} {{ keep 6; score {score}; reduce heads {reduce}; always first, previous, current }}
-  attend  {{ selected exact; rest drop }}
+  attend  {{ selected exact; rest drop }}{more}
 }}
 """
 
@@ -39,8 +39,9 @@ def write(path, heads, seed, size):
                                    + struct.pack(f"<{len(rows)}f", *rows))
 
 
-def build(name, route, score, reduce):
-    pathlib.Path(f"{name}.pisa").write_text(SPEC.format(name=name, route=route, score=score, reduce=reduce))
+def build(name, route, score, reduce, more=""):
+    text = SPEC.format(name=name, route=route, score=score, reduce=reduce, more=more)
+    pathlib.Path(f"{name}.pisa").write_text(text)
     subprocess.run([PISAC, "build", f"{name}.pisa", "--no-ptxas", "-o", f"{name}.pack"], check=True,
                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     return f"{name}.pack"
@@ -80,6 +81,18 @@ def all_read(packs, tensors):
     assert sweep(packs[2], *tensors, "--min-recall", "1").returncode == 1
 
 
+def caches(tensors, walk):
+    """Packs that find keys in pages, the last of which is not full, or have phase decode alone: the same lists."""
+    pages = "\n  pages { size 64 }"
+    for name, more in (("paged", "; phases prefill, decode" + pages), ("decoder", "; phases decode"),
+                       ("both", "; phases decode" + pages)):
+        pack = build(name, "pyramid", "lse", "mass", more)
+        r = selection_record(quality(pack, *tensors, "--json").stdout, name, True)
+        assert {**r, "spec": "", "variant": ""} == {**walk, "spec": "", "variant": ""}, (name, r["recall"], walk["recall"])
+        done = sweep(pack, *tensors, "--json")
+        assert done.returncode == 0 and abs(json.loads(done.stdout)["recall"] / walk["recall"] - 1) < 1e-3, done
+
+
 def main():
     write("q.npy", H, 1, 1.5)
     write("k.npy", HK, 2, 1.0)
@@ -95,6 +108,7 @@ def main():
     assert exact["recall"] >= walk["recall"] > mean["recall"], (walk["recall"], mean["recall"])
     assert walk["ratio"] > mean["ratio"] and walk["captured"] > mean["captured"]
     all_read(packs, tensors)
+    caches(tensors, walk)
     page = pathlib.Path("page.html").read_text()
     for figure in ("recall", "ratio", "captured"):
         begin = page.index(f'<svg id="{figure}"')

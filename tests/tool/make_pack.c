@@ -8,6 +8,9 @@
 #define GROUPED "heads=4 kv_heads=2 head_dim=64 type=bf16 mask=none"
 #define PLAIN "heads=4 kv_heads=4 head_dim=64 type=bf16 mask=none"
 
+#define CAUSAL "heads=4 kv_heads=2 head_dim=64 type=bf16 mask=causal"
+#define SELECT "pyramid score=lse reduce=sum keep=5 start=0 leaf_stage=clustered query_tile=32"
+
 #define THRESHOLD(tau)                                                                             \
   "top_k score=mean term=none budget=threshold density=0/1 keep=0 threshold=" tau                  \
   " variance=diagonal"
@@ -21,10 +24,12 @@ static const struct {
     {"dense", {.shape = GROUPED, .dense = true}},
     {"slow_dense", {.shape = GROUPED, .dense = true, .no_cubin = true, .code = "// per_cta=1\n"}},
     {"plain", {.shape = PLAIN}},
-    {"select",
-     {.shape = "heads=4 kv_heads=2 head_dim=64 type=bf16 mask=causal",
-      .pyramid = "leaf=16 group=2 page=0",
-      .select = "pyramid score=lse reduce=sum keep=5 start=0 leaf_stage=clustered query_tile=32"}},
+    {"select", {.shape = CAUSAL, .pyramid = "leaf=16 group=2 page=0", .select = SELECT}},
+    {"paged", {.shape = CAUSAL, .pyramid = "leaf=16 group=2 page=16", .select = SELECT}},
+    {"decode",
+     {.shape = CAUSAL, .pyramid = "leaf=16 group=2 page=0", .select = SELECT, .phases = "decode"}},
+    {"dense_paged",
+     {.shape = CAUSAL, .dense = true, .phases = "decode", .pages = "pages size=16\n"}},
     {"threshold",
      {.shape = GROUPED, .route = THRESHOLD("1/1"), .attend = "selected=exact rest=drop"}},
 };
@@ -64,6 +69,9 @@ int main(int argc, char **argv) {
     sample_free(&pack);
     return failed;
   }
-  fprintf(stderr, "usage: make_pack hybrid|drop|dense|slow_dense|plain|select|threshold FILE\n");
+  fprintf(stderr, "usage: make_pack METHOD FILE, METHOD one of");
+  for (size_t m = 0; m < sizeof methods / sizeof *methods; m++)
+    fprintf(stderr, " %s", methods[m].name);
+  fputc('\n', stderr);
   return 2;
 }

@@ -85,7 +85,62 @@ $select --v v.npy -o o.npy --csr-offsets g.npy --csr-queries d.npy --k-lengths 3
 $array same f.npy g.npy 0
 $array same c.npy d.npy 0
 
+# pages: k and v laid out as pages, of which the last is not full, or pages already, with their table
+$make_pack paged paged.pack
+$select --v v.npy -o o.npy --lse l.npy --blocks ids.npy --device cpu
+$select --v v.npy -o short_o.npy --k-lengths 300,77 --device cpu
+for layout in bhnd bnhd; do
+  [ $layout = bhnd ] && files="--q q.npy --k k.npy --v v.npy" || files="--q q_bnhd.npy --k k_bnhd.npy --v v_bnhd.npy"
+  paged="$pisa run paged.pack $files --layout $layout --device cpu"
+  $paged -o paged_o.npy --lse paged_l.npy --blocks paged.npy
+  [ $layout = bhnd ] || { $array swap paged_o.npy back.npy && mv back.npy paged_o.npy; }
+  $array same paged_o.npy o.npy 0
+  $array same paged_l.npy l.npy 0
+  $array same paged.npy ids.npy 0
+  $paged -o paged_o.npy --k-lengths 300,77
+  [ $layout = bhnd ] || { $array swap paged_o.npy back.npy && mv back.npy paged_o.npy; }
+  $array same paged_o.npy short_o.npy 0
+done
+# [B, N, Hk, D] and [pages, page, Hk, D] are the same bytes
+$array make whole.npy float32 2 2 304 2 64
+$array make pool.npy float32 2 38 16 2 64
+$array ints table.npy 2x19 $(seq 0 37)
+$array ints turned.npy 2x19 $(seq 37 -1 0)
+bnhd="$pisa run paged.pack --q q_bnhd.npy --layout bnhd --device cpu"
+$bnhd --k whole.npy --v whole.npy -o whole_o.npy --k-lengths 304,200
+$bnhd --k pool.npy --v pool.npy -o pool_o.npy --k-lengths 304,200 --pages table.npy
+$array same pool_o.npy whole_o.npy 0
+$bnhd --k pool.npy --v pool.npy -o pool_o.npy --k-lengths 304,200 --pages turned.npy
+! $array same pool_o.npy whole_o.npy 0.1 2>/dev/null || fail "--pages changes nothing"
+$array ints wrong.npy 2x19 $(seq 1 38)
+$bnhd --k pool.npy --blocks b.npy --k-lengths 304,288 --pages wrong.npy
+refuse "--pages: entry [1, 18] is 38, but k has pages 0 to 37" $bnhd --k pool.npy --blocks b.npy --pages wrong.npy
+refuse "'wrong.npy' has shape [38], expected [2, columns]" sh -c "$array ints wrong.npy 38 0 && $bnhd --k pool.npy --blocks b.npy --pages wrong.npy"
+refuse "k has shape [2, 304, 2, 64], but with --pages" $bnhd --k whole.npy --blocks b.npy --pages table.npy
+refuse "--pages is for packs that find keys in pages" $select --blocks b.npy --pages table.npy --device cpu
+
+# phase decode: the last queries get what prefill gives them; of a pack without prefill it is meant without a word
+$make_pack decode decode.pack
+$make_pack dense_paged dense_paged.pack
+$array make last.npy float32 4 2 4 3 64
+last="--q last.npy --k k.npy --v v.npy -o last_o.npy --device cpu"
+$pisa run select.pack $last --blocks ids.npy
+mv last_o.npy prefill_o.npy
+for pack in "decode.pack" "select.pack --phase decode" "paged.pack --phase decode" "paged.pack"; do
+  $pisa run $pack $last --blocks b.npy
+  $array same last_o.npy prefill_o.npy 0
+  $array same b.npy ids.npy 0
+done
+$pisa run dense_paged.pack $last --lse l.npy
+shows "float32 [2, 4, 3]" l.npy
+refuse "phase is prefill, but the pack was built without it" $pisa run decode.pack $last --phase prefill
+refuse "--phase is 'both', expected prefill or decode" $pisa run decode.pack $last --phase both
+
 # on a device
+for pack in "decode.pack" "select.pack --phase decode" "paged.pack --phase decode" "paged.pack" "dense_paged.pack"; do
+  $pisa run $pack --q last.npy --k k.npy --v v.npy -o last_o.npy --k-lengths 300,7
+  shows "float32 [2, 4, 3, 64]" last_o.npy
+done
 $select --blocks b.npy --worth w.npy
 shows "int32 [2, 2, 300, 5]" b.npy
 $select --v v.npy -o o.npy --lse l.npy --blocks b.npy --k-lengths 300,7 --device cuda:0
@@ -105,6 +160,7 @@ refuse "--v FILE is needed" $select --worth w.npy --device cpu
 refuse "--v FILE is needed" $select -o o.npy --device cpu
 refuse "--v is given, but no -o" $select --v v.npy --blocks b.npy --device cpu
 refuse "lse is set, but o.data is NULL" $select --blocks b.npy --lse l.npy --device cpu
+refuse "--blocks-in is for packs that route for blocks" $select --blocks b.npy --blocks-in ids.npy --device cpu
 refuse "density is 0.5, must be 0" $select --blocks b.npy --density 0.5 --device cpu
 refuse "keep is 7, must be 0 or the pack's 5" $select --blocks b.npy --keep 7 --device cpu
 refuse "-o FILE is needed: the pack does not select blocks" \
