@@ -11,6 +11,7 @@
 #include "compiler/pack/pack.h"
 #include "compiler/pair/pair.h"
 #include "compiler/pair/symbol.h"
+#include "compiler/plan/limits.h"
 #include "dsl/arena.h"
 #include "dsl/dsl.h"
 #include "dsl/suggest.h"
@@ -120,10 +121,11 @@ static struct pack whole_pack(struct run *run) {
   };
 }
 
-static void report(struct run *run, const struct pack *whole, const char *files) {
+static void report(struct run *run, const char *files) {
+  const struct pack whole = whole_pack(run);
   fprintf(stderr, "%s: %d variant%s, %s, %s\n", files, run->variants.n,
           run->variants.n == 1 ? "" : "s", tool_name(run),
-          pack_is_validated(whole) ? "validated" : "unvalidated");
+          pack_is_validated(&whole) ? "validated" : "unvalidated");
 }
 
 static bool pack(struct run *run) {
@@ -131,7 +133,6 @@ static bool pack(struct run *run) {
   pack_write(&whole, &run->out);
   if (!run->options.output)
     run->options.output = arena_printf(&run->arena, "%s.pack", run->spec->name);
-  report(run, &whole, run->options.output);
   return true;
 }
 
@@ -169,7 +170,6 @@ static bool pair(struct run *run) {
   pair_write(&whole, &bytes, &names, &run->header, &run->out);
   text_fini(&bytes);
   run->options.output = path;
-  report(run, &whole, arena_printf(&run->arena, "%s.c, %s.h", path, path));
   return true;
 }
 
@@ -300,8 +300,13 @@ static int finish(struct run *run, bool succeeded) {
 
 /* ---- commands ---- */
 
+/* What no kernel exists for is worth a note: the spec is good all the same. */
 static int check(struct run *run) {
-  return finish(run, load(run));
+  const bool loaded = load(run);
+  if (loaded)
+    limits_report(&run->arena, run->spec, run->options.settings, run->options.n_settings, true,
+                  &run->diag);
+  return finish(run, loaded);
 }
 
 static int format(struct run *run) {
@@ -325,14 +330,23 @@ static int emit(struct run *run) {
 
 static int build_pair(struct run *run) {
   const bool built = load(run) && name_pair(run) && plan(run) && compile(run) && pair(run);
-  const int status = print_messages(run);
-  return built && status == DONE ? write_pair(run) : status;
+  int status = print_messages(run);
+  if (!built || status != DONE)
+    return status;
+  status = write_pair(run);
+  if (status == DONE)
+    report(run, arena_printf(&run->arena, "%s.c, %s.h", run->options.output, run->options.output));
+  return status;
 }
 
 static int build(struct run *run) {
   if (run->options.format == FORMAT_C)
     return build_pair(run);
-  return finish(run, load(run) && plan(run) && compile(run) && pack(run));
+  const bool built = load(run) && plan(run) && compile(run) && pack(run);
+  const int status = finish(run, built);
+  if (built && status == DONE)
+    report(run, run->options.output);
+  return status;
 }
 
 static int print_version(struct run *run) {

@@ -39,6 +39,11 @@ const char *dsl_value(struct arena *arena, const struct spec *spec, const char *
   return field ? field_canonical(arena, field, spec) : NULL;
 }
 
+struct span *dsl_span(struct spec *spec, const char *name) {
+  const struct field *field = find_settable(name);
+  return field ? field_span(field, spec) : NULL;
+}
+
 static const char *settable_names(struct arena *arena) {
   return arena_printf(arena, "%s, %s", list_text(arena, field_choice_names(arena, SORT_TUNE)),
                       list_text(arena, field_choice_names(arena, SORT_VARY)));

@@ -23,6 +23,9 @@ struct spec *dsl_load(struct arena *arena, const char *path, struct diag *diag);
 struct spec *dsl_parse(struct arena *arena, const char *name, const char *text, size_t size,
                        struct diag *diag);
 
+/* Where the tune or vary word |name| of |spec| was written, {0, 0} of one that --set set; NULL when
+   there is no such word. */
+struct span *dsl_span(struct spec *spec, const char *name);
 /* *|out| = |base| with the tune or vary word |name| set to |value| (any legal value, listed or not,
    as written in a spec or in canonical spelling: "0.10", "taylor hybrid", "taylor_hybrid"), checked
    again as a whole, and with |name| taken off its choices. False when that is no legal spec; the

@@ -2,6 +2,7 @@
 #ifndef PISA_PLAN_LIMITS_H
 #define PISA_PLAN_LIMITS_H
 
+#include "compiler/plan/variants.h"
 #include "dsl/arena.h"
 #include "dsl/spec.h"
 
@@ -19,6 +20,11 @@ struct limits {
 
 /* Every reason why |spec| cannot be built; n = 0 when it can. Strings live in |arena|. */
 struct limits limits_of(struct arena *arena, const struct spec *spec);
+
+/* All of them as errors, or notes, in |diag|; |settings| were applied to |spec| already. A limit
+   that a --set option ran into is shown in the option's text. Returns how many there are. */
+int limits_report(struct arena *arena, const struct spec *spec, const struct setting *settings,
+                  int n_settings, bool as_notes, struct diag *diag);
 
 /* The same of a spec that selects blocks for single queries, added to |l|. */
 void limits_of_selection(struct arena *arena, struct limits *l, const struct spec *spec);

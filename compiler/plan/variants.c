@@ -160,14 +160,6 @@ static void multiply_out(struct expansion *x) {
 
 /* ---- all of it ---- */
 
-static bool body_can_be_built(struct expansion *x) {
-  struct limits limits = limits_of(x->arena, x->spec);
-  for (int i = 0; i < limits.n; i++)
-    diag_error(x->diag, limits.at[i].where, "%s cannot be built yet: %s", limits.at[i].found,
-               limits.at[i].possible);
-  return limits.n == 0;
-}
-
 /* In the spelling of the language: "density=0.1" also where 0.10 was set. */
 static const char *settings_text(struct arena *arena, const struct spec *spec,
                                  const struct setting *settings, int n) {
@@ -183,7 +175,7 @@ bool variants_plan(struct arena *arena, const struct spec *spec, const struct ta
                    struct variants *out) {
   struct expansion x = {.arena = arena, .spec = spec, .target = target, .diag = diag, .out = out};
   *out = (struct variants){.n = 0};
-  if (!body_can_be_built(&x))
+  if (limits_report(arena, spec, settings, n_settings, false, diag))
     return false;
   assert(spec->n_choices <= MAX_CHOICES);
   int candidates = MAX_VARIANTS;

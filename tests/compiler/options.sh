@@ -48,12 +48,36 @@ refuses "specs/short.pisa:2:6: error: 'short' is a word of C or C++: give the pa
   build specs/short.pisa --format c -o no_such_folder/x
 refuses "--json takes no value" check $spec --json=yes
 refuses "cannot change 'densty'" build $spec --set densty=0.5
+for command in explain build; do # legal, but nothing that can be built: shown in the option that set it
+  refuses "--set:1:11: error: half_tile on cannot be built yet: kernels with half tiles exist for query 128 and key 64
+    half_tile=on
+              ^^" $command $spec --set half_tile=on --set query=64
+  refuses "--set:1:11: error: half_tile on" $command $spec --set query=64 --set half_tile=on
+  refuses "--set:1:7: error: lists union cannot be built yet" $command $spec --set density=0.2 --set lists=union
+done
+
+# `check` notes what no kernel exists for: the spec is good
+notes() { # notes SENTENCE ARGS...
+  sentence=$1
+  shift
+  said=$("$pisac" check "$@" 2>&1) || { echo "pisac check $*: status $?"; status=1; }
+  case $said in
+  *"$sentence"*) ;;
+  *) echo "pisac check $*: said $said; expected $sentence"; status=1 ;;
+  esac
+}
+notes "--set:1:11: note: half_tile on cannot be built yet: kernels with half tiles" $spec --set half_tile=on --set query=64
+notes "errors/score-lse.pisa:6:" errors/score-lse.pisa
+notes "note: score lse cannot be built yet: kernels exist for score mean" errors/score-lse.pisa
+notes '"severity": "note", "file": "errors/score-lse.pisa", "line": 6' --json errors/score-lse.pisa
+[ -z "$("$pisac" check $spec 2>&1)" ] || { echo "a note about a spec that can be built"; status=1; }
 
 "$pisac" build no_such.pisa 2>/dev/null
 [ $? = 2 ] || { echo "a missing file is not status 2"; status=1; }
-"$pisac" build $spec --no-ptxas -o no_such_folder/x.pack 2>/dev/null
-[ $? = 2 ] || { echo "an output that cannot be written is not status 2"; status=1; }
-"$pisac" build $spec --no-ptxas --format c -o no_such_folder/x 2>/dev/null
-[ $? = 2 ] || { echo "a pair that cannot be written is not status 2"; status=1; }
+for format in pack c; do # nothing is said to be there that is not
+  said=$("$pisac" build $spec --no-ptxas --format $format -o no_such_folder/x 2>&1)
+  [ $? = 2 ] || { echo "an output that cannot be written is not status 2 ($format)"; status=1; }
+  case $said in *variant*) echo "$said"; status=1 ;; esac
+done
 "$pisac" --version | grep -q 'sm_90a' || { echo "--version names no chip"; status=1; }
 exit $status
