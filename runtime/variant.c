@@ -125,6 +125,9 @@ bool pisa_same_result(const char *choices, const char *others) {
 static pisa_status fail_with_choices(const struct pisa_manifest *manifest, pisa_error *error) {
   char list[640] = "";
   size_t used = 0;
+  if (manifest->n_variants == 1 && !*manifest->variants[0].choices)
+    return pisa_fail(error, PISA_UNSUPPORTED,
+                     "no variant has these settings: the pack has one variant, without choices");
   for (int i = 0; i < manifest->n_variants && used < sizeof list; i++) {
     int n = snprintf(list + used, sizeof list - used, "%s'%s'", i ? ", " : "",
                      manifest->variants[i].choices);

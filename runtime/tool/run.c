@@ -74,6 +74,8 @@ static bool read_options(struct options *o, int argc, char **argv, int *code) {
 /* What args.h cannot know. */
 static int check_options(struct options *o) {
   const bool only_selects = !o->o && o->blocks; /* run_host.c checks the pack */
+  if (!o->csr_offsets != !o->csr_queries)
+    return tool_say("run", TOOL_WRONG_INPUT, "--csr-offsets and --csr-queries go together");
   const struct {
     const char *name, *given;
     bool is_optional;
@@ -87,8 +89,6 @@ static int check_options(struct options *o) {
                       needed[i].name);
   if (only_selects && o->v)
     return tool_say("run", TOOL_WRONG_INPUT, "--v is given, but no -o that would need it");
-  if (!o->csr_offsets != !o->csr_queries)
-    return tool_say("run", TOOL_WRONG_INPUT, "--csr-offsets and --csr-queries go together");
   if (!args_device(o->device ? o->device : "cuda:0", &o->ordinal))
     return tool_say("run", TOOL_WRONG_INPUT, "--device is '%s', expected cpu or cuda:N", o->device);
   if (o->layout && strcmp(o->layout, "bhnd") != 0 && strcmp(o->layout, "bnhd") != 0)
@@ -229,6 +229,30 @@ static pisa_status run_pack(const struct options *o, pisa_error *error) {
   return status;
 }
 
+/* Sentences of the library begin with the field of the call that is wrong: the option that set it
+   is named before. */
+static int report(const pisa_error *error) {
+  static const struct {
+    const char *field, *option;
+  } words[] = {{"lse", "--lse"},
+               {"blocks", "--blocks"},
+               {"worth", "--worth"},
+               {"csr_offsets", "--csr-offsets"},
+               {"csr_queries", "--csr-queries"},
+               {"lists", "--blocks-in"},
+               {"n_listed", "--blocks-in"},
+               {"density", "--density"},
+               {"keep", "--keep"},
+               {"scale", "--scale"},
+               {"phase", "--phase"}};
+  const size_t length = strcspn(error->message, " ");
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+    if (strlen(words[i].field) == length && strncmp(words[i].field, error->message, length) == 0)
+      return tool_say("run", tool_exit_of(error->status), "%s: %s", words[i].option,
+                      error->message);
+  return tool_report("run", error);
+}
+
 int tool_run(int argc, char **argv) {
   struct options o = {0};
   pisa_error error;
@@ -241,5 +265,5 @@ int tool_run(int argc, char **argv) {
   pisa_status status = check_outputs(&o, &error);
   if (!status)
     status = run_pack(&o, &error);
-  return status ? tool_report("run", &error) : TOOL_DONE;
+  return status ? report(&error) : TOOL_DONE;
 }

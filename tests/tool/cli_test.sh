@@ -134,9 +134,9 @@ $array ints wrong.npy 1x4x3x3 0
 refuse 1 "expected [2, 4, 3, K]" $run --blocks-in wrong.npy
 refuse 1 "expected [2, 4, 3, K]" $run --blocks-in lengths.npy
 $array ints wrong.npy 4x3x17 0
-refuse 1 "n_listed" $run --blocks-in wrong.npy
-refuse 1 "keep" $run --blocks-in each.npy --keep 2
-refuse 1 "dense" $pisa run dense.pack $cpu -o o.npy --blocks-in each.npy
+refuse 1 "--blocks-in: n_listed is 17" $run --blocks-in wrong.npy
+refuse 1 "--keep: keep is set, but lists" $run --blocks-in each.npy --keep 2
+refuse 1 "--blocks-in: lists must be NULL: the pack is dense" $pisa run dense.pack $cpu -o o.npy --blocks-in each.npy
 refuse 1 "--k-lengths is '5', expected 2 numbers" $run --k-lengths 5
 refuse 1 "--k-lengths is '5,6,7', expected 2 numbers" $run --k-lengths 5,6,7
 refuse 1 "batch 1 has 1001 keys, but must have 0 to 1000" $run --k-lengths 5,1001
@@ -158,16 +158,18 @@ refuse 1 "--keep is '0'" $pisa run hybrid.pack $cpu -o o.npy --keep 0
 refuse 1 "--keep is '2x'" $pisa run hybrid.pack $cpu -o o.npy --keep 2x
 refuse 1 "--density is 'nan'" $pisa run hybrid.pack $cpu -o o.npy --density nan
 refuse 1 "--density is '-1'" $pisa run hybrid.pack $cpu -o o.npy --density -1
-refuse 1 "density" $pisa run hybrid.pack $cpu -o o.npy --density 1.5
-refuse 1 "density" $pisa run hybrid.pack $cpu -o o.npy --density 0.5 --keep 2
+refuse 1 "--density: density is 1.5" $pisa run hybrid.pack $cpu -o o.npy --density 1.5
+refuse 1 "--density: density and keep" $pisa run hybrid.pack $cpu -o o.npy --density 0.5 --keep 2
 refuse 1 "--scale is 1e-60" $pisa run hybrid.pack $cpu -o o.npy --scale 1e-60
 refuse 1 "--layout is 'nbhd'" $pisa run hybrid.pack $cpu -o o.npy --layout nbhd
 refuse 1 "--device is 'gpu'" $pisa run hybrid.pack --q q.npy --k k.npy --v v.npy -o o.npy --device gpu
 refuse 1 "needs --device cpu" $pisa run hybrid.pack --q q.npy --k k.npy --v v.npy -o o.npy --oracle
 refuse 1 "must end in .npy" $pisa run hybrid.pack $cpu -o o.txt
 refuse 1 "no variant has these settings" $pisa run hybrid.pack $cpu -o o.npy --set leaf=3
-refuse 1 "dense" $pisa run dense.pack $cpu -o o.npy --keep 2
-refuse 1 "dense" $pisa run dense.pack $cpu -o o.npy --blocks ids.npy
+refuse 1 "the pack has one variant, without choices" $pisa run dense.pack $cpu -o o.npy --set foo=1
+refuse 1 "--keep: keep is set, but the pack is dense" $pisa run dense.pack $cpu -o o.npy --keep 2
+refuse 1 "--blocks: blocks must be NULL: the pack is dense" $pisa run dense.pack $cpu -o o.npy --blocks ids.npy
+refuse 1 "--phase: phase is set" $pisa run hybrid.pack $cpu -o o.npy --phase decode
 refuse 1 "four dimensions" $pisa run hybrid.pack --q fast_lse.npy --k k.npy --v v.npy -o o.npy --device cpu
 refuse 1 "int32" $pisa run hybrid.pack --q fast_ids.npy --k k.npy --v v.npy -o o.npy --device cpu
 refuse 1 "must be the same" $pisa run hybrid.pack --q q.npy --k k.npy --v q.npy -o o.npy --device cpu

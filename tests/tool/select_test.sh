@@ -153,16 +153,17 @@ $select --blocks b.npy --csr-offsets f.npy --csr-queries c.npy
 
 # refusals
 refuse "--csr-offsets and --csr-queries go together" $select --blocks b.npy --csr-offsets f.npy --device cpu
+refuse "--csr-offsets and --csr-queries go together" $select --csr-offsets f.npy --device cpu
 refuse "--csr-offsets and --csr-queries are for packs of method pyramid" \
   $pisa run drop.pack --q q.npy --k k.npy --v v.npy -o o.npy --csr-offsets f.npy --csr-queries c.npy --device cpu
 refuse "-o FILE is needed" $select --v v.npy --device cpu
 refuse "--v FILE is needed" $select --worth w.npy --device cpu
 refuse "--v FILE is needed" $select -o o.npy --device cpu
 refuse "--v is given, but no -o" $select --v v.npy --blocks b.npy --device cpu
-refuse "lse is set, but o.data is NULL" $select --blocks b.npy --lse l.npy --device cpu
+refuse "--lse: lse is set, but o.data is NULL" $select --blocks b.npy --lse l.npy --device cpu
 refuse "--blocks-in is for packs that route for blocks" $select --blocks b.npy --blocks-in ids.npy --device cpu
-refuse "density is 0.5, must be 0" $select --blocks b.npy --density 0.5 --device cpu
-refuse "keep is 7, must be 0 or the pack's 5" $select --blocks b.npy --keep 7 --device cpu
+refuse "--density: density is 0.5, must be 0" $select --blocks b.npy --density 0.5 --device cpu
+refuse "--keep: keep is 7, must be 0 or the pack's 5" $select --blocks b.npy --keep 7 --device cpu
 refuse "-o FILE is needed: the pack does not select blocks" \
   $pisa run drop.pack --q q.npy --k k.npy --blocks b.npy --device cpu
 refuse "--worth is for packs of method pyramid" \
