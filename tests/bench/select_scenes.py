@@ -20,6 +20,6 @@ SCENES = [
     Scene("lists", SELECTION, ["pyramid_lm", "pyramid_mass", "bsa"], [4096, 16384, 65536, 131072, 262144]),
     Scene("attention", ATTENTION, ["pyramid_lm"], [4096, 16384, 65536, 131072]),
     Scene("llama3", ATTENTION, ["llama3_8b"], [8192, 32768, 131072]),
-    Scene("step", DECODE, ["pyramid_lm"], [4096, 16384, 32768, 65536, 131072], [1, 32]),
+    Scene("step", DECODE, ["pyramid_lm", "pyramid_mass"], [4096, 16384, 32768, 65536, 131072], [1, 32]),
     Scene("llama3_step", DECODE, ["llama3_8b"], [4096, 32768, 131072], [1, 32]),
 ]
