@@ -135,7 +135,8 @@ static void finish_level(struct ir *k, struct walk *w, val depth, bool dense) {
   }
 }
 
-void walk_go_down(struct ir *k, struct walk *w, struct var depth) {
+/* From |depth|, whose nodes are kept, on. */
+static void go_down(struct ir *k, struct walk *w, struct var depth) {
   const int last = walk_last_depth(w->plan);
   WHILE (k, is_lt(k, i32(k, last), get(k, depth))) {
     set(k, depth, add_const(k, get(k, depth), -1));
@@ -171,7 +172,7 @@ static void walk_down(struct ir *k, struct walk *w) {
     begin_dense(k, w, get(k, depth));
   else
     walk_begin(k, w, walk_seen_at(k, w, get(k, depth)));
-  walk_go_down(k, w, depth);
+  go_down(k, w, depth);
 }
 
 static void clustered_row(struct ir *k, struct walk *w) {

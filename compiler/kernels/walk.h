@@ -54,6 +54,10 @@ struct walk {
   struct var pending, pending_row;
 };
 
+static inline int walk_row_bytes(const struct walk *w) {
+  return w->plan->head_dim * WALK_HALF;
+}
+
 /* log2 of the leaves of a node of |depth| (i32). */
 val walk_shift(struct ir *k, const struct walk *w, val depth);
 
@@ -64,8 +68,6 @@ val walk_start_depth(struct ir *k, const struct walk *w, int most, int least);
 val walk_seen_at(struct ir *k, const struct walk *w, val depth);
 /* Depth of the last level that walk_level scores; of means the leaves themselves. */
 int walk_last_depth(const struct plan_pyramid *plan);
-/* From |depth|, whose nodes are kept, on. */
-void walk_go_down(struct ir *k, struct walk *w, struct var depth);
 
 /* ---- walk_forced.c ---- */
 
@@ -77,36 +79,52 @@ val walk_has_unforced(struct ir *k, const struct walk *w, val parent);
 
 /* ---- walk_level.c ---- */
 
-/* Shared pointer to kept node |index| (i32); the same where |index| is known. */
+/* Kept node |index| (i32), with |fan| its descendant; the shared pointer to it, without. */
+val walk_kept(struct ir *k, const struct walk *w, val index);
 val walk_kept_at(struct ir *k, const struct walk *w, val index);
 /* Of the candidate in slot |slot|. */
 val walk_node(struct ir *k, const struct walk *w, val slot);
 /* Pointer to node 0 of |level| (i32, from 1). */
 val walk_level_rows(struct ir *k, const struct walk *w, val level);
+/* The level that is read for scores of |depth|. */
+val walk_read_level(struct ir *k, const struct walk *w, val depth);
+/* Pointer to this lane's part of row |rest| (i32) behind |base|, an even row. */
+val walk_lane_base(struct ir *k, const struct walk *w, val base, val rest);
 /* Keeps the nodes 0, 1, ... of |depth|, |seen| of them. */
 void walk_begin(struct ir *k, struct walk *w, val seen);
 /* Candidates of |depth| take the place of their parents; |dense|: there may be more than K parents.
    |body| instead, where it is not null, gets what is kept: candidate, key, place. Returns how many
    are. */
 val walk_level(struct ir *k, struct walk *w, val depth, bool dense, best_body *body, void *context);
-/* Its two parts where candidates are many, the first of which |step| warps share: warp |first| of
-   them; the other is one warp's, once all have come. */
+/* Its first part where candidates are many, which |step| warps share: warp |first| of them. */
 void walk_score_many(struct ir *k, const struct walk *w, val depth, val first, int step);
-val walk_keep_many(struct ir *k, struct walk *w, val depth, best_body *body, void *context);
-/* A product of the former: tiles |first| (i32) and on. */
+/* A product of it: tiles |first| (i32) and on. */
 void walk_score_tiles(struct ir *k, const struct walk *w, val depth, val first);
 /* Key of a node with |worth|: as it is forced or not seen. */
 val walk_key(struct ir *k, const struct walk *w, val node, val shift, val worth);
+
+/* ---- walk_mask.c ---- */
+
+/* Which rows of the level read count, as places among those of the kept nodes, and what the own
+   node is worth where it is judged by its children. */
+struct walk_mask {
+  bool masks, judges;      /* whether anything is cut off; whether |own| and |has_own| are there */
+  val end, weight;         /* rows that count, and what the last of them weighs; null: 1 */
+  val own[NODE_MAX_SLOTS]; /* to each head */
+  val has_own;             /* i1: the last row that counts is the own node */
+};
+struct walk_mask walk_mask_of(struct ir *k, const struct walk *w, val depth);
+/* Of columns of which the first is row |begin| of the kept nodes'; |all|: of all K nodes. */
+void walk_mask_apply(struct ir *k, const struct walk *w, const struct walk_mask *m, val begin,
+                     bool all, struct node_logits *x);
 
 /* ---- walk_leaves.c ---- */
 
 /* Scores the leaves of the kept parents and writes the row's ids and worth. */
 void walk_leaves(struct ir *k, struct walk *w);
-/* Its parts: keys of leaves that are not scored, and how many are seen; scores, where more are seen
-   than kept, which |step| warps share: warp |first| of them; the choice, once all have come. */
-val walk_leaf_keys(struct ir *k, const struct walk *w);
+/* Of |seen| leaves, more than are kept: their scores, which |step| warps share: warp |first| of
+   them. */
 void walk_score_leaves(struct ir *k, const struct walk *w, val seen, val first, int step);
-void walk_keep_leaves(struct ir *k, struct walk *w, val seen);
 
 /* ---- walk_output.c ---- */
 

@@ -8,7 +8,7 @@
 #include "compiler/kernels/walk.h"
 #include "runtime/abi.def"
 
-enum { TILE = 8, SPECIAL_NONE = 0 };
+enum { TILE = 8 };
 
 static const double LEAST = -1e30; /* finite, below every logit */
 
@@ -267,7 +267,7 @@ static void score_leaf(struct ir *k, const struct walk *w, val slot, val number,
 
 /* Keys of those that need no score: forced or not seen; where no more are seen than kept all are
    as good as forced. Returns how many are seen. */
-val walk_leaf_keys(struct ir *k, const struct walk *w) {
+static val leaf_keys(struct ir *k, const struct walk *w) {
   val n = mul_const(k, get(k, w->parents), w->plan->children);
   struct var seen = var_init(k, i32(k, 0));
   FOR_STEP(k, slot, w->lanes.lane, n, i32(k, 32)) {
@@ -315,7 +315,7 @@ void walk_score_leaves(struct ir *k, const struct walk *w, val seen, val first, 
   }
 }
 
-void walk_keep_leaves(struct ir *k, struct walk *w, val seen) {
+static void keep_leaves(struct ir *k, struct walk *w, val seen) {
   const struct plan_pyramid *plan = w->plan;
   val n = mul_const(k, get(k, w->parents), plan->children);
   IF (k, is_le(k, seen, i32(k, plan->keep))) {
@@ -332,10 +332,10 @@ void walk_keep_leaves(struct ir *k, struct walk *w, val seen) {
 }
 
 void walk_leaves(struct ir *k, struct walk *w) {
-  val seen = walk_leaf_keys(k, w);
+  val seen = leaf_keys(k, w);
   warp_sync(k);
   IF (k, is_lt(k, i32(k, w->plan->keep), seen)) {
     walk_score_leaves(k, w, seen, i32(k, 0), 1);
   }
-  walk_keep_leaves(k, w, seen);
+  keep_leaves(k, w, seen);
 }

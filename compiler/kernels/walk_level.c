@@ -5,9 +5,6 @@
 
    Few candidates stay in registers, one a lane (node_score.h); many leave their keys in shared
    memory, a step of products at a time. */
-#include <assert.h>
-#include <math.h>
-
 #include "compiler/kernels/walk.h"
 
 enum { TILE = 8, FOUR = 4 };
@@ -25,9 +22,6 @@ static int stride_of(const struct walk *w) {
   int n = parents_per_tile(w);
   return walk_round_up((w->room.parents + n - 1) / n, FOUR);
 }
-static int row_bytes(const struct walk *w) {
-  return w->plan->head_dim * WALK_HALF;
-}
 
 val walk_shift(struct ir *k, const struct walk *w, val depth) {
   return mul_const(k, depth, log2_from(w->plan->children));
@@ -43,7 +37,7 @@ val walk_kept_at(struct ir *k, const struct walk *w, val index) {
   return at(k, w->kept, mul_const(k, place, WALK_WORD));
 }
 
-static val kept_node(struct ir *k, const struct walk *w, val index) {
+val walk_kept(struct ir *k, const struct walk *w, val index) {
   if (is_null(w->fan))
     return load(k, k->i32, walk_kept_at(k, w, index), WALK_WORD);
   val above = walk_kept_at(k, w, shift_right(k, index, w->fan));
@@ -54,13 +48,13 @@ static val kept_node(struct ir *k, const struct walk *w, val index) {
 
 val walk_node(struct ir *k, const struct walk *w, val slot) {
   int g = w->plan->children;
-  val parent = kept_node(k, w, shift_right(k, slot, i32(k, log2_from(g))));
+  val parent = walk_kept(k, w, shift_right(k, slot, i32(k, log2_from(g))));
   return add(k, mul_const(k, parent, g), bit_and(k, slot, i32(k, g - 1)));
 }
 
 val walk_level_rows(struct ir *k, const struct walk *w, val level) {
   val offset = warp_read(k, w->offsets, add_const(k, level, -1));
-  return at(k, w->rows, mul_const(k, widen(k, offset), row_bytes(w)));
+  return at(k, w->rows, mul_const(k, widen(k, offset), walk_row_bytes(w)));
 }
 
 /* Parts of log-sum-exps are numbers and not negative: their order is that of their bits. */
@@ -91,13 +85,11 @@ void walk_begin(struct ir *k, struct walk *w, val seen) {
 
 /* ---- rows ---- */
 
-/* Level that is read for scores of |depth|. */
-static val read_level(struct ir *k, const struct walk *w, val depth) {
+val walk_read_level(struct ir *k, const struct walk *w, val depth) {
   return node_reads_children(w->plan) ? depth : add_const(k, depth, 1);
 }
 
-/* Pointer to this lane's part of row |rest| (i32) behind |base|, an even row. */
-static val lane_base(struct ir *k, const struct walk *w, val base, val rest) {
+val walk_lane_base(struct ir *k, const struct walk *w, val base, val rest) {
   return at(k, mean_row(k, w->plan->head_dim, base, rest), mma_lane_bytes(k, &w->lanes));
 }
 
@@ -111,8 +103,9 @@ static void lane_place(struct ir *k, const struct walk *w, val *parent, val *res
 }
 
 static val row_pointer(struct ir *k, const struct walk *w, val base, val node, int row) {
-  int64_t bytes = (int64_t)rows_of_parent(w) * row_bytes(w);
-  return at_const(k, at(k, base, mul_const(k, widen(k, node), bytes)), (int64_t)row * row_bytes(w));
+  int64_t bytes = (int64_t)rows_of_parent(w) * walk_row_bytes(w);
+  return at_const(k, at(k, base, mul_const(k, widen(k, node), bytes)),
+                  (int64_t)row * walk_row_bytes(w));
 }
 
 /* Rows of K kept nodes: their numbers are loaded four at once. */
@@ -126,7 +119,7 @@ static void few_rows(struct ir *k, const struct walk *w, val base, int tiles, va
     for (int z = 0; z < FOUR && i + z < nodes; z++)
       node[i + z] = element(k, four, z, k->i32);
   }
-  base = lane_base(k, w, base, rest);
+  base = walk_lane_base(k, w, base, rest);
   for (int j = 0; j < tiles; j++)
     row[j] = row_pointer(k, w, base, node[j / each], j % each * TILE);
 }
@@ -137,172 +130,20 @@ static void many_rows(struct ir *k, const struct walk *w, val base, val first, i
   val part, rest, most = add_const(k, get(k, w->parents), -1);
   int each = tiles_per_parent(w), n = parents_per_tile(w);
   lane_place(k, w, &part, &rest);
-  base = lane_base(k, w, base, rest);
+  base = walk_lane_base(k, w, base, rest);
   for (int j = 0; j < tiles; j++) {
     val tile = add_const(k, first, j), index;
     if (each > 1)
       index = shift_right(k, tile, i32(k, log2_from(each)));
     else
       index = add(k, mul_const(k, tile, n), part);
-    val node = kept_node(k, w, smin(k, index, most));
+    val node = walk_kept(k, w, smin(k, index, most));
     row[j] = row_pointer(k, w, base, node, 0);
     if (each > 1) {
       val within = bit_and(k, tile, i32(k, each - 1));
-      row[j] = at(k, row[j], mul_const(k, within, TILE * row_bytes(w)));
+      row[j] = at(k, row[j], mul_const(k, within, TILE * walk_row_bytes(w)));
     }
   }
-}
-
-/* ---- which rows count ---- */
-
-/* Whether some node that is ranked, or a part of a softmax, may not be full or not all in the past.
-   Of sums of full nodes in the past rows that do not count only make scores that nothing reads. */
-static bool has_partial(const struct plan_pyramid *plan) {
-  return plan_is_mass(plan) || !plan->causal || !plan->current;
-}
-/* With mean the own node is then judged by its children. */
-static bool judges_own(const struct plan_pyramid *plan) {
-  return plan->score == SCORE_MEAN && plan->causal && has_partial(plan);
-}
-
-/* Tokens of a node of the level read, log2. */
-static val read_shift(struct ir *k, const struct walk *w, val depth) {
-  val level = read_level(k, w, depth);
-  int step = log2_from(w->plan->children);
-  return add_const(k, mul_const(k, level, step), log2_from(w->plan->leaf) - step);
-}
-
-struct reach { /* rows of the level read that count, and what the last of them weighs */
-  val end, weight;
-};
-/* As places among the rows of the kept nodes: only those of the last one can be cut off. */
-static struct reach reach_of(struct ir *k, const struct walk *w, val depth) {
-  const struct plan_pyramid *plan = w->plan;
-  val shift = read_shift(k, w, depth), keys = w->s.keys;
-  val nodes = add_const(k, shift_right_signed(k, add_const(k, keys, -1), shift), 1);
-  val end = nodes;
-  if (plan->causal)
-    end = node_reads_children(plan) ? shift_right_signed(k, add_const(k, w->t, 1), shift)
-                                    : add_const(k, shift_right_signed(k, w->t, shift), 1);
-  val index = add_const(k, get(k, w->parents), -1), rows = i32(k, rows_of_parent(w));
-  bool own_is_last = plan->causal && plan->current;
-  val last = own_is_last ? shift_right(k, w->own, walk_shift(k, w, add_const(k, depth, 1)))
-                         : kept_node(k, w, index);
-  val first = mul(k, last, rows), count = sub(k, end, first);
-  if (!own_is_last || !node_reads_children(plan)) /* else t is one of its tokens */
-    count = smax(k, i32(k, 0), smin(k, count, rows));
-  struct reach r = {.end = add(k, mul(k, index, rows), count)};
-  if (!plan->causal) {
-    val tokens = sub(k, keys, shift_left(k, add_const(k, nodes, -1), shift));
-    val full = to_float(k, shift_left(k, i32(k, 1), shift));
-    val part = mul(k, to_float(k, tokens), reciprocal_approx(k, full));
-    val is_last = is_eq(k, add(k, first, count), nodes);
-    r.weight = choose(k, is_last, part, f32(k, 1));
-  }
-  return r;
-}
-
-/* What the own node of |depth| is worth to each head by those of its children that are full and in
-   the past: their mean, with mass plus its weight; unscaled. Returns whether some are not (i1):
-   else it is judged as others are. */
-static val own_score(struct ir *k, const struct walk *w, val depth, val out[NODE_MAX_SLOTS]) {
-  const struct plan_pyramid *plan = w->plan;
-  int g = plan->children;
-  val own = shift_right_signed(k, w->own, walk_shift(k, w, depth));
-  val child_shift = add_const(k, read_shift(k, w, depth), -log2_from(g));
-  val end = shift_right_signed(k, add_const(k, w->t, 1), child_shift);
-  val first = mul_const(k, own, g), count = smax(k, i32(k, 0), sub(k, end, first));
-  val child = smin(k, mma_lane_row(k, &w->lanes), smax(k, add_const(k, count, -1), i32(k, 0)));
-  val rows = walk_level_rows(k, w, depth);
-  val row = lane_base(k, w, at(k, rows, mul_const(k, widen(k, first), row_bytes(w))), child);
-  struct node_logits x;
-  node_multiply(k, plan, &w->q, 1, &row, &x);
-  val n = to_float(k, count), part = reciprocal_approx(k, n), bonus = f32(k, 0);
-  if (plan_is_mass(plan)) {
-    val log = log2_approx(k, mul(k, n, f32(k, 1.0 / g)));
-    bonus = mul(k, log, reciprocal_approx(k, log2_units(k, WALK_ARG(scale))));
-  }
-  val none = is_le(k, count, i32(k, 0)), column = bit_and(k, w->lanes.lane, i32(k, 3));
-  for (int s = 0; s < node_slots(plan); s++) {
-    val sum = f32(k, 0);
-    for (int q = 0; q < 2; q++) {
-      val place = add_const(k, mul_const(k, column, 2), q);
-      sum = add(k, sum, choose(k, is_lt(k, place, count), x.x[0][s][q], f32(k, 0)));
-    }
-    val mean = fused(k, quad_sum(k, sum), part, bonus);
-    out[s] = choose(k, none, f32(k, -INFINITY), mean);
-  }
-  return is_lt(k, count, i32(k, g));
-}
-
-/* Puts |own| in the place |end| - 1 of the columns. */
-static void place_own(struct ir *k, const struct walk *w, val end, const val *own,
-                      struct node_logits *x) {
-  val column = bit_and(k, w->lanes.lane, i32(k, 3)), place = sub(k, end, column);
-  for (int j = 0; j < x->tiles; j++)
-    for (int q = 0; q < 2; q++) {
-      val here = is_eq(k, place, i32(k, TILE * j + FOUR * q + 1));
-      for (int s = 0; s < node_slots(w->plan); s++)
-        x->x[j][s][q] = choose(k, here, own[s], x->x[j][s][q]);
-    }
-}
-
-/* Own node and masks of columns, of which the first is row |begin| of the kept nodes'. */
-struct limits {
-  bool masks, judges;
-  struct reach reach;
-  val own[NODE_MAX_SLOTS];
-  val has_own; /* i1: the last row that counts is the own node */
-};
-static struct limits limits_of(struct ir *k, const struct walk *w, val depth) {
-  struct limits l = {.masks = has_partial(w->plan), .judges = judges_own(w->plan)};
-  if (l.masks)
-    l.reach = reach_of(k, w, depth);
-  if (l.judges) {
-    val is_partial = own_score(k, w, depth, l.own);
-    val last = walk_node(k, w, add_const(k, l.reach.end, -1));
-    val own = shift_right_signed(k, w->own, walk_shift(k, w, depth));
-    l.has_own = both(k, is_partial, is_eq(k, last, own));
-  }
-  return l;
-}
-
-/* Only the last tile, where all of K parents are there. */
-static void mask_few(struct ir *k, const struct walk *w, const struct limits *l,
-                     struct node_logits *x) {
-  struct node_logits cut = *x;
-  struct var kept[NODE_MAX_TILES][NODE_MAX_SLOTS][2];
-  const int last = x->tiles - 1, slots = node_slots(w->plan);
-  for (int i = 0; i < 2 * slots * last; i++)
-    kept[i / 2 / slots][i / 2 % slots][i % 2] =
-        var_init(k, x->x[i / 2 / slots][i / 2 % slots][i % 2]);
-  IF (k, is_lt(k, l->reach.end, i32(k, TILE * last))) {
-    node_mask(k, w->plan, &w->lanes, WALK_ARG(scale), 0, l->reach.end, l->reach.weight, &cut);
-    for (int i = 0; i < 2 * slots * last; i++)
-      set(k, kept[i / 2 / slots][i / 2 % slots][i % 2], cut.x[i / 2 / slots][i / 2 % slots][i % 2]);
-  }
-  for (int i = 0; i < 2 * slots * last; i++)
-    x->x[i / 2 / slots][i / 2 % slots][i % 2] = get(k, kept[i / 2 / slots][i / 2 % slots][i % 2]);
-  node_mask(k, w->plan, &w->lanes, WALK_ARG(scale), last, l->reach.end, l->reach.weight, x);
-}
-
-/* Log-sum-exps without weights need no more of a column left out than its logit. */
-static bool masks_few(const struct walk *w, const struct limits *l, const struct node_logits *x) {
-  return w->plan->score == SCORE_LSE && is_null(l->reach.weight) && x->tiles > 1;
-}
-
-static void apply_limits(struct ir *k, const struct walk *w, const struct limits *l, val begin,
-                         bool all, struct node_logits *x) {
-  if (!l->masks)
-    return;
-  if (all && masks_few(w, l, x)) {
-    mask_few(k, w, l, x);
-    return;
-  }
-  val end = sub(k, l->reach.end, begin);
-  node_mask(k, w->plan, &w->lanes, WALK_ARG(scale), 0, end, l->reach.weight, x);
-  if (l->judges)
-    place_own(k, w, choose(k, l->has_own, end, i32(k, -1)), l->own, x);
 }
 
 /* ---- few candidates ---- */
@@ -315,13 +156,13 @@ static val few_level(struct ir *k, struct walk *w, val depth, best_body *body, v
   const int tiles = (n + node_per_tile(plan) - 1) / node_per_tile(plan);
   const int values = tiles * node_values(plan);
   val shift = walk_shift(k, w, depth), row[NODE_MAX_TILES];
-  few_rows(k, w, walk_level_rows(k, w, read_level(k, w, depth)), tiles, row);
+  few_rows(k, w, walk_level_rows(k, w, walk_read_level(k, w, depth)), tiles, row);
   val slot = node_lane_candidate(k, plan, &w->lanes, values);
   val node = walk_node(k, w, n < 32 ? smin(k, slot, i32(k, n - 1)) : slot);
-  struct limits limits = limits_of(k, w, depth);
+  struct walk_mask mask = walk_mask_of(k, w, depth);
   struct node_logits x;
   node_multiply(k, plan, &w->q, tiles, row, &x);
-  apply_limits(k, w, &limits, i32(k, 0), true, &x);
+  walk_mask_apply(k, w, &mask, i32(k, 0), true, &x);
   val worth = plan_is_mass(plan) ? node_share(k, plan, &w->lanes, WALK_ARG(scale), &x)
                                  : node_worth(k, plan, &w->lanes, WALK_ARG(scale), &x);
   val key = walk_key(k, w, node, shift, worth);
@@ -356,14 +197,14 @@ static int step_tiles(const struct walk *w) {
 
 /* Keys, or with mass scores of heads, of the candidates from tile |first| on. */
 static void score_step(struct ir *k, const struct walk *w, val depth, val base, val first,
-                       const struct limits *limits) {
+                       const struct walk_mask *mask) {
   const struct plan_pyramid *plan = w->plan;
   const int tiles = step_tiles(w), values = tiles * node_values(plan);
   val row[NODE_MAX_TILES], slot_0 = mul_const(k, first, node_per_tile(plan));
   struct node_logits x;
   many_rows(k, w, base, first, tiles, row);
   node_multiply(k, plan, &w->q, tiles, row, &x);
-  apply_limits(k, w, limits, mul_const(k, first, TILE), false, &x);
+  walk_mask_apply(k, w, mask, mul_const(k, first, TILE), false, &x);
   if (plan_is_mass(plan)) {
     struct node_scores scores;
     node_scores_of(k, plan, WALK_ARG(scale), &x, &scores);
@@ -381,9 +222,9 @@ static void score_step(struct ir *k, const struct walk *w, val depth, val base, 
 }
 
 void walk_score_tiles(struct ir *k, const struct walk *w, val depth, val first) {
-  val base = walk_level_rows(k, w, read_level(k, w, depth));
-  struct limits limits = limits_of(k, w, depth);
-  score_step(k, w, depth, base, first, &limits);
+  val base = walk_level_rows(k, w, walk_read_level(k, w, depth));
+  struct walk_mask mask = walk_mask_of(k, w, depth);
+  score_step(k, w, depth, base, first, &mask);
 }
 
 static void share_keys(struct ir *k, const struct walk *w, val depth, val n) {
@@ -411,16 +252,17 @@ static void keep_node(struct ir *k, void *context, val slot, val key, val place)
 
 void walk_score_many(struct ir *k, const struct walk *w, val depth, val first, int step) {
   const int each = step_tiles(w);
-  val base = walk_level_rows(k, w, read_level(k, w, depth));
+  val base = walk_level_rows(k, w, walk_read_level(k, w, depth));
   val tiles = mul(k, get(k, w->parents), i32(k, rows_of_parent(w)));
   tiles = shift_right(k, add_const(k, tiles, TILE - 1), i32(k, log2_from(TILE)));
-  struct limits limits = limits_of(k, w, depth);
+  struct walk_mask mask = walk_mask_of(k, w, depth);
   FOR_STEP(k, tile, mul_const(k, first, each), tiles, i32(k, each * step)) {
-    score_step(k, w, depth, base, tile, &limits);
+    score_step(k, w, depth, base, tile, &mask);
   }
 }
 
-val walk_keep_many(struct ir *k, struct walk *w, val depth, best_body *body, void *context) {
+/* The other part, one warp's, once all have come. */
+static val keep_many(struct ir *k, struct walk *w, val depth, best_body *body, void *context) {
   const struct plan_pyramid *plan = w->plan;
   val n = mul_const(k, get(k, w->parents), plan->children);
   if (plan_is_mass(plan))
@@ -445,7 +287,7 @@ val walk_keep_many(struct ir *k, struct walk *w, val depth, best_body *body, voi
 
 static val many_level(struct ir *k, struct walk *w, val depth, best_body *body, void *context) {
   walk_score_many(k, w, depth, i32(k, 0), 1);
-  return walk_keep_many(k, w, depth, body, context);
+  return keep_many(k, w, depth, body, context);
 }
 
 val walk_level(struct ir *k, struct walk *w, val depth, bool dense, best_body *body,
