@@ -47,7 +47,8 @@ struct flat flat_new(struct ir *k, const struct plan_pyramid *plan) {
   return a;
 }
 
-int flat_ctas_per_sm(const struct flat *a) {
+/* 2 where 128 registers a thread are enough. */
+static int ctas_per_sm(const struct flat *a) {
   int columns = a->tiles * a->plan->head_dim * (a->folded && a->plan->group > 1 ? 2 : 1);
   return columns > (plan_is_mass(a->plan) ? 64 : 128) ? 1 : 2;
 }
@@ -96,5 +97,5 @@ void kernel_flat(struct ir *k, const struct plan_pyramid *plan) {
       set(k, next, add(k, a.first, a.count));
     }
   }
-  kernel_end(k, plan->flat_scan.entry, plan->flat_scan.threads, flat_ctas_per_sm(&a));
+  kernel_end(k, plan->flat_scan.entry, plan->flat_scan.threads, ctas_per_sm(&a));
 }

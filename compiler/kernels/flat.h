@@ -91,8 +91,6 @@ val flat_log_count(struct ir *k, const struct flat *a, val leaf);
 struct flat flat_new(struct ir *k, const struct plan_pyramid *plan);
 /* Scores what the unit sees, and keeps the best. */
 void flat_score(struct ir *k, struct flat *a);
-/* 2 where 128 registers a thread are enough. */
-int flat_ctas_per_sm(const struct flat *a);
 
 /* ---- flat_decode.c ---- */
 
@@ -138,9 +136,6 @@ void flat_reduce(struct ir *k, const struct flat *a, const struct flat_scores *x
 
 /* ---- flat_best.c: the K best so far ---- */
 
-/* Entry |slot| of a query's list: its key, its id. */
-val flat_list_key(struct ir *k, const struct flat *a, val query, val slot);
-val flat_list_id(struct ir *k, const struct flat *a, val query, val slot);
 void flat_best_clear(struct ir *k, const struct flat *a);
 /* The scan of all leaves, |shift| as flat_scores_of has it. */
 void flat_scan(struct ir *k, const struct flat *a, val shift[2][FRAG_ROWS]);

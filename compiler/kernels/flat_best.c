@@ -20,14 +20,15 @@ static val key_place(struct ir *k, const struct flat *a, val query, val leaf) {
   return at(k, row, mul_const(k, leaf, WORD));
 }
 
-val flat_list_key(struct ir *k, const struct flat *a, val query, val slot) {
+/* Entry |slot| of a query's list: its key. */
+static val list_key(struct ir *k, const struct flat *a, val query, val slot) {
   val entry = add(k, mul_const(k, query, a->plan->keep), slot);
   return at_const(k, at(k, a->smem, mul_const(k, entry, WORD)), a->queries * FLAT_KEY_BYTES);
 }
 
-/* Behind the keys of all lists. */
-val flat_list_id(struct ir *k, const struct flat *a, val query, val slot) {
-  return at_const(k, flat_list_key(k, a, query, slot), a->queries * a->plan->keep * WORD);
+/* Its id: behind the keys of all lists. */
+static val list_id(struct ir *k, const struct flat *a, val query, val slot) {
+  return at_const(k, list_key(k, a, query, slot), a->queries * a->plan->keep * WORD);
 }
 
 static val worst_place(struct ir *k, const struct flat *a, val query) {
@@ -136,9 +137,9 @@ static struct list list_load(struct ir *k, const struct flat *a, val query) {
     val slot = add_const(k, a->lanes.lane, LANES * s), last = i32(k, a->plan->keep - 1);
     val place = smin(k, slot, last);
     l.exists[s] = is_le(k, slot, last);
-    val key = load(k, k->i32, flat_list_key(k, a, query, place), WORD);
+    val key = load(k, k->i32, list_key(k, a, query, place), WORD);
     l.key[s] = var_init(k, choose(k, l.exists[s], key, i32(k, FLAT_NEVER_WORST)));
-    l.id[s] = var_init(k, load(k, k->i32, flat_list_id(k, a, query, place), WORD));
+    l.id[s] = var_init(k, load(k, k->i32, list_id(k, a, query, place), WORD));
   }
   return l;
 }
@@ -148,8 +149,8 @@ static void list_store(struct ir *k, const struct flat *a, const struct list *l,
   for (int s = 0; s < l->slots; s++) {
     val slot = add_const(k, a->lanes.lane, LANES * s);
     IF (k, l->exists[s]) {
-      store(k, get(k, l->key[s]), flat_list_key(k, a, query, slot), WORD);
-      store(k, get(k, l->id[s]), flat_list_id(k, a, query, slot), WORD);
+      store(k, get(k, l->key[s]), list_key(k, a, query, slot), WORD);
+      store(k, get(k, l->id[s]), list_id(k, a, query, slot), WORD);
     }
   }
 }
@@ -258,8 +259,8 @@ void flat_best_clear(struct ir *k, const struct flat *a) {
   int entries = a->queries * a->plan->keep;
   warp_sync(k);
   FOR_STEP(k, i, a->lanes.lane, i32(k, entries), i32(k, LANES)) {
-    store(k, i32(k, FLAT_ABSENT), flat_list_key(k, a, i32(k, 0), i), WORD);
-    store(k, add_const(k, i, EMPTY_ID), flat_list_id(k, a, i32(k, 0), i), WORD);
+    store(k, i32(k, FLAT_ABSENT), list_key(k, a, i32(k, 0), i), WORD);
+    store(k, add_const(k, i, EMPTY_ID), list_id(k, a, i32(k, 0), i), WORD);
   }
   FOR_STEP(k, i, a->lanes.lane, i32(k, a->queries), i32(k, LANES)) {
     val worst = choose(k, is_lt(k, i, a->count), i32(k, FLAT_ABSENT), i32(k, FLAT_NEVER_WORST));
@@ -327,7 +328,7 @@ void flat_scan(struct ir *k, const struct flat *a, val shift[2][FRAG_ROWS]) {
 static val rank_of(struct ir *k, const struct flat *a, val query, val id) {
   struct var rank = var_init(k, i32(k, 0));
   FOR (k, slot, i32(k, 0), i32(k, a->plan->keep)) {
-    val other = load(k, k->i32, flat_list_id(k, a, query, slot), WORD);
+    val other = load(k, k->i32, list_id(k, a, query, slot), WORD);
     set(k, rank, add(k, get(k, rank), widen_bool(k, is_lt(k, other, id))));
   }
   return get(k, rank);
@@ -342,8 +343,8 @@ static val worth_of(struct ir *k, const struct flat *a, val key) {
 /* Entry |slot| of a query that sees |visible| leaves: of at most K each is kept unranked. */
 static void write_entry(struct ir *k, const struct flat *a, val query, val slot, val visible,
                         val row) {
-  val key = load(k, k->i32, flat_list_key(k, a, query, slot), WORD);
-  val id = load(k, k->i32, flat_list_id(k, a, query, slot), WORD);
+  val key = load(k, k->i32, list_key(k, a, query, slot), WORD);
+  val id = load(k, k->i32, list_id(k, a, query, slot), WORD);
   val all = is_le(k, visible, i32(k, a->plan->keep));
   val place = choose(k, all, slot, rank_of(k, a, query, id));
   val exists = choose(k, all, is_lt(k, slot, visible), is_ne(k, key, i32(k, FLAT_ABSENT)));

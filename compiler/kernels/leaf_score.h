@@ -78,9 +78,8 @@ struct item_cursor { /* the tile whose queries were loaded last, and the item be
 };
 
 struct item_cursor item_cursor_new(struct ir *k);
-/* Whether the warpgroup has an item behind the cursor's; its words, once they are there. */
+/* Whether the warpgroup has an item behind the cursor's. */
 val item_cursor_has_next(struct ir *k, const struct leaf_score *a, const struct item_cursor *c);
-val item_cursor_next_word(struct ir *k, const struct item_cursor *c, int i);
 /* Words of item |number|, which becomes the next one, on their way; then those of its entries that
    the warp needs: where that is pending, a tile later at the soonest. */
 void item_cursor_request(struct ir *k, const struct leaf_score *a, const struct item_cursor *c,

@@ -106,7 +106,8 @@ void item_cursor_request(struct ir *k, const struct leaf_score *a, const struct 
   set(k, c->is_pending, i32(k, 1));
 }
 
-val item_cursor_next_word(struct ir *k, const struct item_cursor *c, int i) {
+/* A word of the item behind, once it is there. */
+static val next_word(struct ir *k, const struct item_cursor *c, int i) {
   return warp_read(k, get(k, c->next_words), i32(k, i));
 }
 
@@ -114,8 +115,8 @@ val item_cursor_next_word(struct ir *k, const struct item_cursor *c, int i) {
 void item_cursor_request_entries(struct ir *k, const struct leaf_score *a,
                                  const struct item_cursor *c) {
   struct item item = {.segment = get(k, c->next_segment)};
-  item.word[2] = item_cursor_next_word(k, c, 2);
-  item_open(k, &item, item_cursor_next_word(k, c, 3));
+  item.word[2] = next_word(k, c, 2);
+  item_open(k, &item, next_word(k, c, 3));
   set(k, c->next_entry, lane_entry(k, a, &item));
   set(k, c->is_pending, i32(k, 0));
 }
@@ -133,7 +134,7 @@ void item_cursor_enter(struct ir *k, const struct leaf_score *a, const struct it
   val group = udiv(k, get(k, c->next_segment), ARG(kv_heads));
   struct item item = {.kv_head = sub(k, get(k, c->next_segment), mul(k, group, ARG(kv_heads)))};
   item.first_query = mul(k, group, ARG(chunk));
-  item_open(k, &item, item_cursor_next_word(k, c, 3));
+  item_open(k, &item, next_word(k, c, 3));
   val tile_members = i32(k, WARPGROUP_WARPS * a->warp_members);
   val up = add_const(k, item.members, WARPGROUP_WARPS * a->warp_members - 1);
   set(k, c->number, number);
@@ -182,7 +183,7 @@ static val half_bytes(struct ir *k, const struct leaf_score *a, const struct ite
 /* By the leader: both halves of the cursor's next item on their way to |stage|. */
 void item_cursor_load_keys(struct ir *k, const struct leaf_score *a, const struct item_cursor *c,
                            val stage) {
-  struct item item = {.word = {item_cursor_next_word(k, c, 0), item_cursor_next_word(k, c, 1)}};
+  struct item item = {.word = {next_word(k, c, 0), next_word(k, c, 1)}};
   val segment = get(k, c->next_segment);
   IF (k, a->leader) {
     val group = udiv(k, segment, ARG(kv_heads));

@@ -7,7 +7,7 @@
 
 #include "compiler/kernels/sequence.h"
 
-enum { F32 = 4, SLOT = 8, QUAD = 4, GROUP_STEP = 4, LOADED_WORDS = 64, CHUNK_BYTES = 64 };
+enum { F32 = 4, SLOT = 8, QUAD = 4, LOADED_WORDS = 64, CHUNK_BYTES = 64 };
 
 int node_slots(const struct plan_pyramid *plan) {
   return (plan->group + SLOT - 1) / SLOT;

@@ -5,8 +5,6 @@
 
 #include "compiler/plan/plan.h"
 
-enum { WALK_MAX_VALUES = 8 };
-
 /* Words of 4 bytes. */
 struct walk_room {
   int parents;    /* nodes that are kept at once, or begun with: K, or those above start_nodes */

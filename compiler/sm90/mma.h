@@ -37,9 +37,6 @@ val mma_lane_row(struct ir *k, const struct lanes *lanes); /* t / 4 */
 /* Sixteen rows in shared memory in the order of an A operand: for every k step the 16 bytes of each
    lane, {row t / 4, row t / 4 + 8} of its low half of k, then of its high half, so that a load
    needs no moves. Where word |word| (two half) of row |row| is: byte offsets. */
-static inline int mma_rows_bytes(int head_dim) {
-  return MMA_ROWS * 2 * head_dim;
-}
 val mma_rows_place(struct ir *k, val row, val word);
 struct mma_rows mma_rows_load(struct ir *k, val rows, int head_dim, const struct lanes *lanes);
 /* |row|: pointer to this lane's row, 16-byte aligned. */

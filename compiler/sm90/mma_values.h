@@ -20,7 +20,7 @@
 #include "compiler/ir/ir.h"
 #include "compiler/sm90/mma.h"
 
-enum { VALUES_ROWS = 16, VALUES_LANE_ROWS = 4, VALUES_MAX_WORDS = 8, VALUES_MAX_TILES = 16 };
+enum { VALUES_LANE_ROWS = 4, VALUES_MAX_WORDS = 8, VALUES_MAX_TILES = 16 };
 
 /* This lane's part of 16 rows. */
 struct mma_values {
