@@ -231,9 +231,10 @@ static struct plan_kernel plan_decode(const struct plan_pyramid *p) {
   };
 }
 
-/* What kernels are written for: head dimension 64, pairs of leaves of 64 keys, log-sum-exps. */
+/* What kernels are written for: head dimension 64, pairs of leaves of 64 keys, log-sum-exps, more
+   than 8 heads (the walk for fewer spills some 60 bytes). */
 static bool is_usual(const struct plan_pyramid *p) {
-  return p->head_dim == 64 && p->group <= 16 && p->leaf == 64 && p->children == 2 &&
+  return p->head_dim == 64 && p->group > 8 && p->group <= 16 && p->leaf == 64 && p->children == 2 &&
          p->keep <= 32 && p->score == SCORE_LSE && p->page == 0 && (p->flat || p->clustered);
 }
 
@@ -242,7 +243,15 @@ static bool is_usual(const struct plan_pyramid *p) {
 static void allow_spills(struct plan_pyramid *p) {
   if (is_usual(p))
     return;
-  enum { BUILD = 64, WALK = 768, LEAF_SCORE = 512, FLAT = 512, DECODE = 768, ATTEND = 192 };
+  enum {
+    BUILD = 64,
+    WALK = 768,
+    LEAF_SCORE = 512,
+    FLAT = 512,
+    DECODE = 768,
+    ATTEND = 192,
+    PICK = 768
+  };
   const struct {
     struct plan_kernel *kernel;
     int bytes;
@@ -250,7 +259,7 @@ static void allow_spills(struct plan_pyramid *p) {
       {&p->build, BUILD},           {&p->walk, WALK},
       {&p->leaf_score, LEAF_SCORE}, {&p->flat_scan, FLAT},
       {&p->decode_select, DECODE},  {&p->decode_attend, ATTEND},
-      {&p->attend_blocks, ATTEND},
+      {&p->attend_blocks, ATTEND},  {&p->pick, PICK},
   };
   for (unsigned i = 0; i < sizeof budgets / sizeof *budgets; i++)
     if (budgets[i].kernel->spill_budget < budgets[i].bytes)
