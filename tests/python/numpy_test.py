@@ -269,7 +269,11 @@ class Attention(unittest.TestCase):
         arrays = [x.astype(np.float16) for x in inputs(70, 200, 128, 2, 2)]
         pack = pisa.load("hybrid_fp16")
         o = pisa.attention(*map(Foreign, arrays), pack)
-        np.testing.assert_array_equal(np.asarray(o), pisa.attention(*arrays, pack))
+        expected = pisa.attention(*arrays, pack)
+        np.testing.assert_array_equal(np.asarray(o), expected)
+        out = np.zeros_like(arrays[0])
+        pisa.attention(*map(Foreign, arrays), pack, out=Foreign(out))
+        np.testing.assert_array_equal(out, expected)
 
 
 class Selection(unittest.TestCase):

@@ -289,7 +289,7 @@ def _run_dlpack(pack, q, k, v, options, arrays, pyramid, out, copy):
     try:
         from torch import from_dlpack as view
     except ImportError:
-        from numpy import from_dlpack as view
+        view = _numpy.from_dlpack
 
     q, k, v, out = (None if x is None else view(x) for x in (q, k, v, out))
     arrays = {name: None if x is None else view(x) for name, x in arrays.items()}

@@ -1,6 +1,7 @@
 """NumPy arrays: a call on the CPU (pisa_cpu_run), with what it needs of their types and strides."""
 
 from ctypes import byref
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -80,6 +81,15 @@ def place(name, x, pack, copy):
     moved = empty(words.shape, words.dtype)
     moved[...] = words
     return moved
+
+
+def from_dlpack(x):
+    """A view of |x|. NumPy before 2.1 calls all such views read-only, but the exporter lets out only what is not."""
+    view = np.from_dlpack(x)
+    if np.lib.NumpyVersion(np.__version__) >= "2.1.0":
+        return view
+    whole = {**view.__array_interface__, "data": (view.ctypes.data, False)}
+    return np.asarray(SimpleNamespace(__array_interface__=whole, owner=view))
 
 
 def integers(name, x):
