@@ -36,12 +36,13 @@ for pair in hybrid:hybrid tuned:hybrid64 walk:pyramid_lm; do
   "$programs/gpu_make_pack" "${pair%:*}" "$work/packs/${pair#*:}.pack" || exit 2
 done
 
-# run WORDS: the job with WORDS behind it
+# run WORDS: the job with WORDS behind it, which exits with $expected
+expected=0
 run() {
   PATH=$work/bin:$PATH OUT=$work/out TREE=$work/tree PACKS=$work/packs PYTHON=$python PISA_LIBCUDA=$driver \
     DRY=1 PISA_COMMIT=dry WHEELS=$work/none sh "$source/tests/gpu/on_device.sh" "$@" >"$work/said" 2>&1
   code=$?
-  [ $code = 0 ] || fail "exit $code: on_device.sh $*"
+  [ $code = $expected ] || fail "exit $code: on_device.sh $*"
 }
 
 # merged OPTION FILE: record.py takes it
@@ -85,6 +86,34 @@ pages) # of which the other examples are tests of their own
   export PISAC="$work/none"
   run pages
   grep -q "^skipped: a compiler" "$work/said" || fail "not skipped"
+  ;;
+cover) # a compiler that has small packs for every spec, one of which the second spec is not given
+  mkdir "$work/specs"
+  : >"$work/specs/first.pisa"
+  : >"$work/specs/second.pisa"
+  stand_in pisac <<PROGRAM
+#!/bin/sh
+case \$1 in
+explain) printf 'variants\n  0  type=bf16 rest=drop mass=x\n  1  type=bf16 rest=drop mass=y\n  2  type=fp16 rest=drop\n\nnot built\n' ;;
+build)
+  case "\$*" in *second.pisa*fp16*) echo "pisa_walk: spills" && exit 1 ;; esac
+  while [ \$1 != -o ]; do shift; done
+  cp "$work/packs/hybrid.pack" "\$2"
+  ;;
+--version) echo 1 ;;
+esac
+PROGRAM
+  xz -c "$work/bin/pisac" >"$work/pisac.xz" || exit 2
+  export PISAC="$work/pisac.xz" COVER_SPECS="$work/specs" VERIFY="--heads 1"
+  run cover first
+  grep -q '^cover: 1 specs, 2 packs, 0 of them not built or wrong; \([0-9]*\) of \1 cases passed$' "$work/said" ||
+    fail "no summary"
+  grep -q '"case": "smooth_odd"' "$work/out/cover.jsonl" || fail "no records"
+  expected=2
+  run cover
+  grep -q '^FAILED (2): second type=fp16 rest=drop$' "$work/said" || fail "the pack that is not built is not told"
+  grep -q '^    pisa_walk: spills$' "$work/said" || fail "no reason"
+  exit 0
   ;;
 *) fail "no job $job" ;;
 esac

@@ -5,12 +5,14 @@
 #   tests/gpu/on_device.sh verify|bench|sanitize|all [piecewise|selection] [SPEC ...]
 #   tests/gpu/on_device.sh host|tune|app|python|ship [SPEC ...]
 #   tests/gpu/on_device.sh pages [PAGE ...]
+#   tests/gpu/on_device.sh cover [SPEC ...]
 #
 # host: our host time a call, in C and from torch; tune: packs tuned, one tune interrupted, the choices checked at 20
 # shapes; app: the example application against an installed libpisa, contexts and devices of one process; python: the
 # package on torch tensors, and a FLUX-shaped model where diffusers is there; ship: these four. pages: what README.md and
 # the tutorials tell a new user to type, from spec to tuned pack; the compiler is $PISAC (default .dev/pisac.xz), one that
-# was built with PISA_STATIC, by xz.
+# was built with PISA_STATIC, by xz. cover: what the language has and generated/ has not: every variant of
+# tests/gpu/specs/ is built with that compiler and verified (cover.sh), to cover.jsonl.
 # piecewise and selection are the packs of that method alone, and its benchmarks.
 # Needs a C compiler, cmake, python3 (with torch for bench) and compute-sanitizer for sanitize; no
 # LLVM. Records go to $OUT (default ./out), once more together in all.tar: verify.jsonl, validation.json, bench.jsonl,
@@ -241,14 +243,15 @@ sanitize_packs() {
   rm -f "$out/part.log"
 }
 
-. tests/gpu/ship.sh # the parts host, tune, app, python, pages
+. tests/gpu/ship.sh # the parts host, tune, app, python, pages, cover
 
 case $job in
-verify | bench | sanitize | all | host | tune | app | python | ship | pages) ;;
+verify | bench | sanitize | all | host | tune | app | python | ship | pages | cover) ;;
 *)
   echo "usage: tests/gpu/on_device.sh verify|bench|sanitize|all [piecewise|selection] [SPEC ...]" >&2
   echo "       tests/gpu/on_device.sh host|tune|app|python|ship [SPEC ...]" >&2
   echo "       tests/gpu/on_device.sh pages [PAGE ...]" >&2
+  echo "       tests/gpu/on_device.sh cover [SPEC ...]" >&2
   exit 1
   ;;
 esac
@@ -264,6 +267,7 @@ if [ $worst = 0 ]; then
   case $job in app | ship) part app "${APP_SECONDS:-90}" try_app ;; esac
   case $job in python | ship) part python "${PYTHON_SECONDS:-150}" try_python ;; esac
   [ $job = pages ] && part pages "${PAGES_SECONDS:-300}" read_pages
+  [ $job = cover ] && part cover "${COVER_SECONDS:-300}" cover_specs
 fi
 tar -cf "$out/all.tar" -C "$out" --exclude=./all.tar . # one file, where few come back
 echo "$summary"

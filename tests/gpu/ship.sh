@@ -1,6 +1,6 @@
 #!/bin/sh
-# ship.sh: what is shipped with the packs, and what is told of them, tried on a GPU box: the jobs host, tune, app, python
-# and pages of on_device.sh, which sources this. In: its variables ($out, $tree, $packs, $specs ...) and functions (left,
+# ship.sh: what is shipped with the packs, and what is told of them, tried on a GPU box: the jobs host, tune, app, python,
+# pages and cover of on_device.sh, which sources this. In: its variables ($out, $tree, $packs, $specs ...) and functions (left,
 # worse, commit, driver). Out: functions, one for each part; records in $out, and $result raised where something failed.
 
 # tried NAME COMMAND...: one thing of a part; 77 says that it has nothing to run on here.
@@ -191,4 +191,16 @@ read_pages() {
     echo "$page: $(($(now) - opened)) s"
   done
   rm -f "$out/page.log"
+}
+
+# Specs of tests/gpu/specs by name, or all of them.
+cover_specs() {
+  within "a compiler, $pisac" install_compiler
+  [ -x "$tree/bin/pisac" ] || return
+  chosen=
+  for spec in ${specs:-$(cd "${COVER_SPECS:-tests/gpu/specs}" && ls | sed -n 's/\.pisa$//p')}; do
+    chosen="$chosen ${COVER_SPECS:-tests/gpu/specs}/$spec.pisa"
+  done
+  PATH=$(path_with_ptxas) sh tests/gpu/cover.sh "$tree/bin/pisac" "$pisa" "$tree/cover" "$out" "$(left)" $chosen
+  worse $?
 }
