@@ -40,16 +40,16 @@ def flux():
     )
 
 
-def sd3():
+def sd3(dim=D):
     model = diffusers.SD3Transformer2DModel(
         sample_size=32,
         patch_size=2,
         in_channels=4,
         num_layers=3,
-        attention_head_dim=D,
+        attention_head_dim=dim,
         num_attention_heads=HEADS,
         joint_attention_dim=32,
-        caption_projection_dim=HEADS * D,
+        caption_projection_dim=HEADS * dim,
         pooled_projection_dim=16,
         out_channels=4,
         pos_embed_max_size=32,
@@ -159,6 +159,28 @@ class Models(unittest.TestCase):
             ):
                 model(**inputs)
             attached.remove()
+
+    def test_exact_text(self):
+        """Shipped packs that always read the text: what they read of so small a picture is all of it."""
+        torch.manual_seed(1)
+        for make, name, at in ((flux, "flux1_dev_text", ("first", 512)), (lambda: sd3(64), "sd35_text", ("last", 333))):
+            with self.subTest(name), torch.no_grad():
+                model, inputs = make()
+                model = model.to(torch.bfloat16).eval()
+                inputs = {k: x.bfloat16() if x.is_floating_point() else x for k, x in inputs.items()}
+                if "img_ids" in inputs:
+                    inputs["img_ids"] = inputs["img_ids"].float()
+                expected = model(**inputs).sample.float()
+                attached = pisa.diffusers.attach(model, pisa.load(name), exact_text=True)
+                self.assertEqual((attached.exact_at, attached.n_exact), at)
+                self.assertEqual(attached.exact_at, attached.text_at)  # text stays where it is
+                self.assertLess(error(model(**inputs).sample.float(), expected), 5e-3)
+                longer = torch.randn(inputs["encoder_hidden_states"].shape[0], at[1] + 1, 32).bfloat16()
+                inputs["encoder_hidden_states"] = longer
+                if "txt_ids" in inputs:
+                    inputs["txt_ids"] = torch.zeros(at[1] + 1, 3)
+                with self.assertRaisesRegex(pisa.ArgumentError, f"but {name} always reads {at[1]} exactly"):
+                    model(**inputs)
 
     def test_sd3(self):
         self.run_model(sd3)
