@@ -27,7 +27,13 @@
        warpgroup 0   S0 S1      A0    A1         M0      H     a stage of its own is released with
        warpgroup 1   S0 S1         B0    B1      M0      H     double arrivals, the other's skipped
 
-   Both do equally many tiles, so they take turns as ever.
+   Both do equally many tiles, so they take turns as ever. Their Q is in registers too where those
+   suffice (plan_reloads_queries): g q takes the place of q at the end of an item, and the first
+   tile of the next one, issued before, reads Q from shared memory. Their o leaves through warps of
+   the producers.
+
+   Narrow (lists of 64-row query blocks): one stage of Q is enough where Q moves on to registers. It
+   holds the next item's Q until that is there, then o of this one until that is stored.
 
    Causal (dense, edge): an item has the tiles that its last row sees; those that not all rows see
    whole are masked row by row. Blocks of a head go from the last one, the longest, to the first.
@@ -50,8 +56,6 @@ static const struct ir_arg attend_args[] = {
 #undef X
 };
 #define ARG ATTEND_ARG
-
-enum { STREAM_WARPS = 4 };
 
 /* ---- consumers ---- */
 
@@ -101,6 +105,7 @@ static struct rows rows_new(struct ir *k, const struct attend *a, val group) {
   struct rows x = {
       .group = group,
       .row_offset = plan->streams > 1 ? i32(k, 0) : mul_const(k, group, ATTEND_GROUP_ROWS),
+      .lane = a->lanes.lane,
       .is_lane_0 = is_eq(k, a->lanes.lane, i32(k, 0)),
       .turn = turn_open(k, group, plan->streams == 1),
       .query = ring_start(k),
@@ -121,6 +126,9 @@ static struct rows rows_new(struct ir *k, const struct attend *a, val group) {
       .diagonal = var_new(k, k->i32),
       .shared = var_new(k, k->i32),
   };
+  if (attend_reloads_q(a)) {
+    x.gq = x.q;
+  }
   if (plan->half_tile) {
     x.s_half = frag_columns(&x.s, 0, ATTEND_UNIT);
     x.p_half = frag_a_columns(&x.p, 0, ATTEND_UNIT);
@@ -242,7 +250,11 @@ static void lay_out_rings(struct attend *a) {
   a->queries = (struct ring){p->q_stages, p->q_offset, q_bytes, q_barriers, {0}};
   a->keys = (struct ring){p->k_stages, p->k_offset, kv_bytes, k_barriers, {0}};
   a->values = (struct ring){p->v_stages, p->v_offset, kv_bytes, v_barriers, {0}};
-  int end = v_barriers + p->streams * ring_barrier_bytes(p->v_stages);
+  int o_barriers = v_barriers + p->streams * ring_barrier_bytes(p->v_stages), end = o_barriers;
+  if (p->pairs) {
+    a->outputs = (struct ring){p->q_stages, p->q_offset, q_bytes, o_barriers, {0}};
+    end += ATTEND_GROUPS * ring_barrier_bytes(p->q_stages);
+  }
   assert(p->q_offset + p->streams * ring_bytes(&a->queries) <= p->k_offset);
   assert(p->k_offset + p->streams * ring_bytes(&a->keys) <= p->v_offset);
   assert(p->v_offset + p->streams * ring_bytes(&a->values) <= q_barriers);
@@ -258,10 +270,17 @@ static void init_rings(struct ir *k, const struct attend *a) {
     ring_init(k, &stream.keys, groups * STREAM_WARPS);
     ring_init(k, &stream.values, groups * STREAM_WARPS);
   }
+  for (int g = 0; a->plan->pairs && g < ATTEND_GROUPS; g++) {
+    struct ring outputs = attend_outputs(a, i32(k, g));
+    for (int s = 0; s < outputs.stages; s++) {
+      mbarrier_init(k, ring_full(k, &outputs, (struct slot){i32(k, s), i32(k, 0)}), STREAM_WARPS);
+    }
+  }
   mbarrier_init_done(k);
 }
 
-/* Warps of the producer warpgroup: the streams' first, then their second producers. */
+/* Warps of the producer warpgroup: the streams' first, then their second producers; of pairs then
+   those that store. */
 static void produce(struct ir *k, const struct attend *a) {
   const int streams = a->plan->streams;
   for (int role = 0; role < 2; role++) {
@@ -274,6 +293,15 @@ static void produce(struct ir *k, const struct attend *a) {
         } else {
           attend_produce_values(k, &mine);
         }
+      }
+    }
+  }
+  if (a->plan->pairs) {
+    val group = add_const(k, a->lanes.warp, -2);
+    IF (k, is_ge(k, group, i32(k, 0))) {
+      ONE_THREAD (k) {
+        struct attend mine = attend_stream(k, a, i32(k, 0));
+        attend_store_outputs(k, &mine, group);
       }
     }
   }
@@ -290,6 +318,8 @@ static void check_plan(const struct plan_attend *plan) {
   assert(!plan->half_tile || (plan->tile_q == 128 && plan->block == 64 && !plan->edge));
   assert(!(plan->pairs || plan->half_tile) || !(plan->linear || plan->dense));
   assert(!(plan->half_tile && (plan->pairs || plan->second_order)));
+  assert(!plan->narrow || !plan->dense);
+  assert(!plan->pairs || plan->narrow);
   assert(!plan->causal || (plan->edge && plan->dense));
   assert(plan->v_stages > attend_h_stages(plan) && attend_h_stages(plan) <= ATTEND_MAX_H_STAGES);
   (void)plan;
@@ -306,6 +336,9 @@ void kernel_attend(struct ir *k, const struct plan_attend *plan) {
   IF (k, is_eq(k, a.lanes.warp, i32(k, 0))) {
     ONE_THREAD (k) {
       init_rings(k, &a);
+      if (plan->narrow) {
+        attend_prefetch_maps(k, &a);
+      }
     }
   }
   cta_sync(k);

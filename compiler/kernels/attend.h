@@ -20,6 +20,7 @@
 enum {
   ATTEND_GROUPS = 2,
   ATTEND_GROUP_ROWS = 64,
+  STREAM_WARPS = 4, /* of a consumer warpgroup */
   ATTEND_MAX_WORDS = 4,
   ATTEND_MAX_BOXES = 2,
   ATTEND_UNIT = 64,
@@ -31,7 +32,8 @@ struct attend { /* what both roles know */
   int columns; /* of every tile: head_dim in whole panels */
   struct lanes lanes;
   struct ring queries, keys, values;
-  val first, step; /* items of this stream: first, first + step, ... below |items| */
+  struct ring outputs; /* pairs: the query stages, when they hold a warpgroup's rows of o */
+  val first, step;     /* items of this stream: first, first + step, ... below |items| */
 
   /* Of every item, or in edge kernels of the one at hand (attend_sized). At least one exact tile:
      where nothing is listed all of it is masked. */
@@ -86,9 +88,15 @@ struct tile attend_kv_tile(struct ir *k, const struct attend *a, const struct ri
                            struct slot slot);
 int attend_h_stages(const struct plan_attend *plan); /* of the value ring that hold Hsum */
 
+/* Brings the maps of all tiles into the copy engine's cache; by one thread. */
+void attend_prefetch_maps(struct ir *k, const struct attend *a);
 /* By one thread each. */
 void attend_produce_queries_and_keys(struct ir *k, const struct attend *a);
 void attend_produce_values(struct ir *k, const struct attend *a);
+/* Pairs: the rows of o of warpgroup |group|, from its half of the query stages to memory. */
+void attend_store_outputs(struct ir *k, const struct attend *a, val group);
+/* |a->outputs| of warpgroup |group|. */
+struct ring attend_outputs(const struct attend *a, val group);
 
 struct listed { /* what is listed for a warpgroup's query rows */
   val row;      /* of the lists, in global memory */

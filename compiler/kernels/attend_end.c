@@ -26,6 +26,14 @@ static void release_first(struct ir *k, const struct attend *a, struct rows *x, 
   attend_advance(k, x, &a->keys, &x->key, own, attend_is_own(k, a, i32(k, 1)));
 }
 
+/* All warps have their queries in registers. */
+static void release_queries(struct ir *k, const struct attend *a, struct rows *x,
+                            struct slot query) {
+  group_sync(k, x->group);
+  val first = is_eq(k, bit_and(k, a->lanes.warp, i32(k, STREAM_WARPS - 1)), i32(k, 0));
+  ring_release_if(k, &a->queries, query, both(k, first, x->is_lane_0));
+}
+
 void attend_open(struct ir *k, const struct attend *a, struct rows *x) {
   attend_enter(k, a, x, &a->keys, &x->key);
   attend_enter(k, a, x, &a->values, &x->value);
@@ -35,8 +43,11 @@ void attend_open(struct ir *k, const struct attend *a, struct rows *x) {
   attend_take_queries(k, a, x, query);
   ring_wait(k, &a->keys, key);
   turn_take(k, &x->turn);
-  attend_scores(k, a, x, &x->s, query, key, NULL);
+  attend_scores(k, a, x, &x->s, attend_keeps_q(a) ? (struct slot){0} : query, key, NULL);
   turn_pass(k, &x->turn);
+  if (a->plan->q_stages == 1) { /* later its own o, stored from there, releases the stage */
+    release_queries(k, a, x, query);
+  }
   wgmma_wait(k, 0, &x->s, 0, NULL);
   release_first(k, a, x, key);
   mask_first(k, a, x, &mask);
@@ -62,14 +73,21 @@ static void store_lse(struct ir *k, const struct attend *a, struct rows *x, stru
   }
 }
 
-/* o / l through the item's own query buffer, whose last reader is done. */
+/* o / l through the item's own query buffer, whose last reader is done. Of pairs a producer warp
+   takes it from there. */
 static void store_output(struct ir *k, const struct attend *a, struct rows *x, struct item item,
                          struct slot query, struct rowval inverse) {
   struct tile tile = attend_query_tile(k, a, query, x->group);
   frag_store_scaled(k, &x->o, inverse, &tile, &a->lanes);
   fence_async_proxy(k);
+  if (a->plan->pairs) {
+    struct ring outputs = attend_outputs(a, x->group);
+    warp_sync(k);
+    mbarrier_arrive_if(k, ring_full(k, &outputs, query), x->is_lane_0);
+    return;
+  }
   group_sync(k, x->group);
-  val warp_in_group = bit_and(k, a->lanes.warp, i32(k, 3));
+  val warp_in_group = bit_and(k, a->lanes.warp, i32(k, STREAM_WARPS - 1));
   IF (k, is_eq(k, warp_in_group, i32(k, 0))) {
     ONE_THREAD (k) {
       struct place4 to = item.q;
@@ -94,7 +112,9 @@ static struct rowval tail_mass(struct ir *k, const struct attend *a, struct rowv
 /* g q, of the item that ends: from the registers or the tile that its q is in. */
 static void weigh_queries(struct ir *k, const struct attend *a, struct rows *x, struct slot query) {
   if (attend_keeps_q(a)) {
-    frag_a_copy(k, &x->gq, &x->q);
+    if (!attend_reloads_q(a)) {
+      frag_a_copy(k, &x->gq, &x->q);
+    }
   } else {
     struct tile q = attend_query_tile(k, a, query, x->group);
     frag_a_load(k, &x->gq, &q, &a->lanes);
@@ -113,15 +133,35 @@ static void last_values(struct ir *k, const struct attend *a, const struct rows 
   }
 }
 
+static void wait_sums(struct ir *k, const struct attend *a, const struct slot *value) {
+  for (int i = 1; i <= attend_h_stages(a->plan); i++) {
+    ring_wait(k, &a->values, value[i]);
+  }
+}
+
+/* Whether an item's q is weighed while its last products run: nothing overwrites it before. */
+static bool weighs_beside(const struct attend *a) {
+  return a->plan->pairs;
+}
+
 /* o += p v + (g q) Hsum; |value| holds v, the stages after it Hsum. */
 static void accumulate_last(struct ir *k, const struct attend *a, struct rows *x,
-                            const struct frag_a *p, const struct slot *value) {
+                            const struct frag_a *p, const struct slot *value, struct slot query) {
   const int h_stages = attend_h_stages(a->plan);
-  for (int i = 0; i <= h_stages; i++) {
-    ring_wait(k, &a->values, value[i]);
+  const bool beside = a->plan->narrow && h_stages > 0;
+  ring_wait(k, &a->values, value[0]);
+  if (!beside) {
+    wait_sums(k, a, value);
   }
   wgmma_fence(k);
   attend_accumulate(k, a, x, p, 0, value[0]);
+  if (beside) {
+    if (weighs_beside(a)) {
+      weigh_queries(k, a, x, query);
+    }
+    wait_sums(k, a, value);
+    wgmma_fence(k);
+  }
   for (int i = 0; i < h_stages; i++) {
     attend_accumulate(k, a, x, &x->gq, i * a->plan->tile_k / K_STEP, value[1 + i]);
   }
@@ -160,17 +200,20 @@ void attend_cross(struct ir *k, const struct attend *a, struct rows *x, bool hal
   struct slot key = ring_slot(k, &x->key), value[1 + ATTEND_MAX_H_STAGES];
   last_values(k, a, x, value);
   struct rowval m = rowvec_get(k, &x->m), l = rowvec_get(k, &x->l);
-  if (a->plan->first_order) {
+  if (a->plan->first_order && !weighs_beside(a)) {
     weigh_queries(k, a, x, query);
   }
   struct tile_mask mask = first_mask(k, next, x, attend_next_item(k, a, index));
 
   ring_wait(k, &a->queries, next_query);
-  attend_take_queries(k, a, x, next_query);
+  if (!attend_reloads_q(a)) {
+    attend_take_queries(k, a, x, next_query);
+  }
   ring_wait(k, &a->keys, key);
   turn_take(k, &x->turn);
-  attend_scores(k, a, x, &x->s, next_query, key, NULL);
-  accumulate_last(k, a, x, p, value);
+  struct slot from = a->plan->streams > 1 ? (struct slot){0} : next_query;
+  attend_scores(k, a, x, &x->s, from, key, NULL);
+  accumulate_last(k, a, x, p, value, query);
   turn_pass(k, &x->turn);
   struct rowval sums = {{quad_sum(k, l.r[0]), quad_sum(k, l.r[1])}};
   struct rowval inverse = inverse_sums(k, a, sums);
@@ -181,10 +224,14 @@ void attend_cross(struct ir *k, const struct attend *a, struct rows *x, bool hal
   attend_release(k, x, &a->keys, key, own);
   mask_first(k, a, x, &mask);
   attend_softmax_first(k, a, x);
+  attend_order(k, a, x, l.r[0]);
 
   finish_last(k, a, x, p, value);
   attend_enter(k, next, x, &a->values, &x->value);
   frag_a_copy(k, &x->p, &x->p_next);
+  if (attend_reloads_q(a)) {
+    attend_take_queries(k, a, x, next_query);
+  }
   store_output(k, a, x, item, query, inverse);
   ring_advance(k, &a->queries, &x->query);
   attend_advance(k, x, &a->keys, &x->key, own, attend_is_own(k, next, i32(k, 1)));

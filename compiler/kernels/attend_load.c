@@ -1,5 +1,6 @@
 /* The producers of attend: one thread brings Q and K, another V and Hsum; with a single one, the
-   next item's Q would queue behind this item's V. */
+   next item's Q would queue behind this item's V. Of pairs two more take o to memory, a thread for
+   each warpgroup. */
 #include <assert.h>
 
 #include "compiler/kernels/attend.h"
@@ -81,6 +82,24 @@ static val listed_row(struct ir *k, const struct attend *a, const struct cursor 
   int first = box * BOX_ROWS, entry = first / a->plan->block;
   val block_row = mul_const(k, get(k, c->next[entry]), a->plan->block);
   return add_const(k, block_row, first % a->plan->block);
+}
+
+void attend_prefetch_maps(struct ir *k, const struct attend *a) {
+  const struct plan_attend *plan = a->plan;
+  tma_prefetch(k, ARG(q));
+  tma_prefetch(k, ARG(k));
+  tma_prefetch(k, ARG(v));
+  if (plan->means) {
+    tma_prefetch(k, ARG(k_mean));
+    tma_prefetch(k, ARG(v_mean));
+  }
+  if (plan->means && plan->second_order) {
+    tma_prefetch(k, ARG(k_variance));
+  }
+  if (plan->first_order) {
+    tma_prefetch(k, ARG(h_sum));
+  }
+  tma_prefetch(k, ARG(o));
 }
 
 static struct tile_rows cursor_take(struct ir *k, const struct attend *a, const struct cursor *c,
@@ -222,9 +241,10 @@ struct tile attend_query_tile(struct ir *k, const struct attend *a, struct slot 
 
 val attend_mask_row(struct ir *k, const struct attend *a, struct slot query, val group) {
   const int stage_bytes = plan_mask_bytes(a->plan);
-  val offset = add_const(k, mul_const(k, query.stage, stage_bytes), a->plan->mask_offset);
+  val stage = a->plan->q_stages == 1 ? query.phase : query.stage;
+  val offset = add_const(k, mul_const(k, stage, stage_bytes), a->plan->mask_offset);
   if (!is_null(a->queries.instance)) {
-    offset = add(k, offset, mul_const(k, a->queries.instance, stage_bytes * a->plan->q_stages));
+    offset = add(k, offset, mul_const(k, a->queries.instance, stage_bytes * PLAN_MASK_STAGES));
   }
   if (a->plan->pairs) {
     offset = add(k, offset, mul_const(k, group, stage_bytes / 2));
@@ -281,6 +301,28 @@ void attend_produce_queries_and_keys(struct ir *k, const struct attend *a) {
   ring_pass_empty(k, &a->keys, &key);
   if (a->plan->pairs) { /* each warpgroup may expect one of its own */
     ring_pass_empty(k, &a->keys, &key);
+  }
+}
+
+struct ring attend_outputs(const struct attend *a, val group) {
+  struct ring outputs = a->outputs;
+  outputs.instance = group;
+  return outputs;
+}
+
+void attend_store_outputs(struct ir *k, const struct attend *a, val group) {
+  struct ring_place query = ring_start(k);
+  struct ring outputs = attend_outputs(a, group);
+  FOR_STEP(k, index, a->first, ARG(items), a->step) {
+    struct place4 to = attend_item(k, a, index).q;
+    to.row = add(k, to.row, mul_const(k, group, ATTEND_GROUP_ROWS));
+    struct slot slot = ring_slot(k, &query);
+    struct tile tile = attend_query_tile(k, a, slot, group);
+    ring_wait(k, &outputs, slot);
+    tma_store_rows(k, &tile, ARG(o), to);
+    tma_store_drain(k);
+    ring_release(k, &a->queries, slot);
+    ring_advance(k, &a->queries, &query);
   }
 }
 

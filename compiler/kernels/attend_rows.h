@@ -9,7 +9,7 @@
 struct rows {     /* the state of a warpgroup's 64 query rows */
   val group;      /* 0 or 1 */
   val row_offset; /* of its rows in the query block */
-  val is_lane_0;
+  val lane, is_lane_0;
   struct turn turn;
   struct ring_place query, key, value;
   struct frag s, o;
@@ -24,7 +24,8 @@ struct rows {     /* the state of a warpgroup's 64 query rows */
 /* ---- stages ---- */
 
 /* Done with a stage: one arrival per consumer warp, or two where the other warpgroup has no use for
-   it: |own| is 1 (attend_is_own). The number varies and nothing branches. */
+   it: |own| is 1 (attend_is_own). As many lanes arrive: ptxas puts an arrival with a count behind
+   the whole softmax. */
 void attend_release(struct ir *k, const struct rows *x, const struct ring *ring, struct slot slot,
                     val own);
 /* The same beside another one. LLVM may make a branch of the two, which in some kernels takes all
@@ -32,6 +33,10 @@ void attend_release(struct ir *k, const struct rows *x, const struct ring *ring,
    move before the wait (C7513). */
 void attend_release_aside(struct ir *k, const struct attend *a, const struct rows *x,
                           const struct ring *ring, struct slot slot, val own);
+/* Narrow: keeps the exponentials of a softmax, summed up in x->l, before the wait for a product
+   that they run beside; ptxas moves them behind it. |positive|: null, or a float of which ptxas
+   does not know the sign, where it knows that of x->l. */
+void attend_order(struct ir *k, const struct attend *a, const struct rows *x, val positive);
 /* From the stage of a tile, |own| or not, to that of the next one: past the other's behind an own
    one; the second warpgroup steps over a first own one of the other, and is not behind by it at the
    end. */
@@ -48,13 +53,16 @@ val attend_end_is_own(struct ir *k, const struct attend *a);
 
 /* ---- one tile ---- */
 
-/* Whether q is in registers: two streams. */
+/* Whether q is in registers: of two streams; of pairs, where they suffice, but for the first tile
+   of an item, while those registers hold g q of the item before. */
 bool attend_keeps_q(const struct attend *a);
+bool attend_reloads_q(const struct attend *a);
 /* The query rows that the scores to come are of; they are in shared memory. */
 void attend_take_queries(struct ir *k, const struct attend *a, struct rows *x, struct slot query);
 /* q^2, rounded to half, for the mean tiles of the item. */
 void attend_square_queries(struct ir *k, const struct attend *a, struct rows *x);
-/* |s|, all of x->s or its left half, = q k^T (+ q^2 |variance|^T, NULL: not) */
+/* |s|, all of x->s or its left half, = q k^T (+ q^2 |variance|^T, NULL: not); |query|: the stage
+   with q, null where x->q has it */
 void attend_scores(struct ir *k, const struct attend *a, struct rows *x, const struct frag *s,
                    struct slot query, struct slot key, const struct slot *variance);
 /* o += left[:, 16 first_step ...] * the rows in |slot| of the value ring */

@@ -9,7 +9,11 @@
 #define ARG ATTEND_ARG
 
 bool attend_keeps_q(const struct attend *a) {
-  return a->plan->streams > 1;
+  return a->plan->streams > 1 || attend_reloads_q(a);
+}
+
+bool attend_reloads_q(const struct attend *a) {
+  return plan_reloads_queries(a->plan);
 }
 
 val attend_last_is_own(struct ir *k, const struct attend *a) {
@@ -20,23 +24,33 @@ val attend_end_is_own(struct ir *k, const struct attend *a) {
   return a->plan->pairs ? i32(k, 0) : (val){0};
 }
 
+/* Lane 0, and lane 1 too of an own one. */
+static val releases(struct ir *k, const struct rows *x, val own) {
+  return is_null(own) ? x->is_lane_0 : is_ge(k, own, x->lane);
+}
+
 void attend_release(struct ir *k, const struct rows *x, const struct ring *ring, struct slot slot,
                     val own) {
-  if (is_null(own)) {
-    ring_release_if(k, ring, slot, x->is_lane_0);
-  } else {
-    ring_release_times_if(k, ring, slot, add_const(k, own, 1), x->is_lane_0);
-  }
+  ring_release_if(k, ring, slot, releases(k, x, own));
 }
 
 void attend_release_aside(struct ir *k, const struct attend *a, const struct rows *x,
                           const struct ring *ring, struct slot slot, val own) {
-  if (a->plan->half_tile || (a->plan->second_order && a->plan->streams == 1)) {
-    val times = is_null(own) ? i32(k, 1) : add_const(k, own, 1);
-    ring_release_predicated(k, ring, slot, times, x->is_lane_0);
+  if (a->plan->half_tile || a->plan->pairs || (a->plan->second_order && a->plan->streams == 1)) {
+    ring_release_predicated(k, ring, slot, i32(k, 1), releases(k, x, own));
   } else {
     attend_release(k, x, ring, slot, own);
   }
+}
+
+void attend_order(struct ir *k, const struct attend *a, const struct rows *x, val positive) {
+  if (!a->plan->narrow || a->plan->linear) { /* linear: p may be negative */
+    return;
+  }
+  struct rowval l = rowvec_get(k, &x->l);
+  val sum = add(k, l.r[0], l.r[1]);
+  sum = is_null(positive) ? sum : add(k, sum, positive);
+  ring_order(k, &a->keys, ring_slot(k, &x->key), sum);
 }
 
 struct slot attend_slot_after(struct ir *k, const struct rows *x, const struct ring *ring,
@@ -84,7 +98,7 @@ void attend_scores(struct ir *k, const struct attend *a, struct rows *x, const s
   struct tile keys = attend_kv_tile(k, a, &a->keys, key);
   struct operand kb = tile_k_major(k, &keys);
   wgmma_fence(k);
-  if (attend_keeps_q(a)) {
+  if (is_null(query.stage)) {
     wgmma_rs(k, s, WGMMA_FRESH, &x->q, 0, &kb, steps);
   } else {
     struct tile q = attend_query_tile(k, a, query, x->group);
@@ -229,7 +243,8 @@ void attend_tile(struct ir *k, const struct attend *a, struct rows *x, enum tile
     ring_wait(k, &a->keys, variance);
   }
   turn_take(k, &x->turn);
-  attend_scores(k, a, x, &columns.s, ring_slot(k, &x->query), key, spread ? &variance : NULL);
+  struct slot query = attend_keeps_q(a) ? (struct slot){0} : ring_slot(k, &x->query);
+  attend_scores(k, a, x, &columns.s, query, key, spread ? &variance : NULL);
   ring_wait(k, &a->values, value);
   wgmma_fence(k);
   attend_accumulate(k, a, x, &x->p, 0, value);
@@ -244,6 +259,7 @@ void attend_tile(struct ir *k, const struct attend *a, struct rows *x, enum tile
     ring_advance(k, &a->keys, &x->key);
   }
   struct rowval f = probabilities(k, a, x, kind, &columns);
+  attend_order(k, a, x, (val){0});
 
   const struct frag_a *kept[] = {&x->p};
   wgmma_wait(k, 0, &x->o, 1, kept);

@@ -231,21 +231,25 @@ static const struct attend_candidate SPLIT[] = {
      "against 3.3 at "
      "32768"},
     {64, 3, 4, NULL},
-    {64, 3, 3, NULL},
+    {64, 2, 4, NULL},
     {64, 2, 3, NULL},
     {0},
 };
+
+bool plan_reloads_queries(const struct plan_attend *p) {
+  return p->pairs && !p->second_order && p->head_dim == 128;
+}
 
 int plan_mask_bytes(const struct plan_attend *p) {
   return (p->pairs ? 2 : 1) * PISA_MAX_MASK_WORDS * 4;
 }
 
-/* Two copies of Q (the second also stages O), rings of K and V, one full and one empty barrier per
- * stage. */
+/* Two copies of Q (the second also stages O), or one where Q moves on to registers; rings of K and
+   V, one full and one empty barrier per stage; of pairs those of O too, in the stages of Q. */
 static void attend_layout(struct plan_attend *p, const struct attend_candidate *c) {
   int row = row_bytes(p->head_dim);
   p->tile_k = c->tile_k;
-  p->q_stages = 2;
+  p->q_stages = p->narrow && (p->streams > 1 || plan_reloads_queries(p)) ? 1 : 2;
   p->k_stages = c->k_stages;
   p->v_stages = c->v_stages;
   p->q_offset = 0;
@@ -253,9 +257,11 @@ static void attend_layout(struct plan_attend *p, const struct attend_candidate *
   p->v_offset = p->k_offset + p->streams * p->k_stages * p->tile_k * row;
   p->barrier_offset = p->v_offset + p->streams * p->v_stages * p->tile_k * row;
   int stages = p->streams * (p->q_stages + p->k_stages + p->v_stages);
+  if (p->pairs)
+    stages += CONSUMERS * p->q_stages;
   p->mask_offset = (p->barrier_offset + 2 * BARRIER_BYTES * stages + 15) / 16 * 16;
   int mask_bytes = p->means ? plan_mask_bytes(p) : 0;
-  p->kernel.smem_bytes = p->mask_offset + p->streams * p->q_stages * mask_bytes;
+  p->kernel.smem_bytes = p->mask_offset + p->streams * PLAN_MASK_STAGES * mask_bytes;
 }
 
 /* Fragments of a consumer thread at the item boundary, in registers: O and S of 64 rows in fp32, P
@@ -263,7 +269,7 @@ static void attend_layout(struct plan_attend *p, const struct attend_candidate *
    own stream. */
 static int fragment_registers(const struct plan_attend *p) {
   int o = 64 * p->head_dim / WARPGROUP, s = 64 * p->tile_k / WARPGROUP;
-  int gq = p->first_order ? o / 2 : 0;
+  int gq = p->first_order || plan_reloads_queries(p) ? o / 2 : 0; /* or q in the place of g q */
   int q = p->streams > 1 ? o / 2 : 0;
   return o + s + s / 2 + gq + q;
 }
@@ -311,6 +317,9 @@ static struct plan_attend attend_of(const struct plan *plan, const char *entry, 
       .first_order = is_hybrid(spec),
       .second_order = is_second_order(spec),
       .pairs = pairs,
+      /* us at 24 heads x 128, 8192 tokens, with and without: union 202, 229, separate 227, 237.
+         Query blocks of 128 rows gain at 4096 tokens, 63.5, 66.1, and lose at 16384, 697, 684. */
+      .narrow = !spec->attend.all_exact && spec->blocks.query == 64,
   };
   p.kernel.spill_budget = attend_spills(&p);
   return p;

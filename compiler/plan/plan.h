@@ -112,11 +112,15 @@ struct plan_attend {
   bool edge;         /* any call: any n_k, lengths per sequence, a count per list, also 0 */
   bool pairs;        /* two neighbouring 64-row query blocks share a walk: what both list once, then
                         each its own (lists union); tile_q is 128, one stream */
+  bool narrow;       /* lists of 64-row query blocks. Exponentials run before the wait for the
+                        product beside them, q of an item stays in registers where those suffice, o
+                        of a pair leaves through the producers, Hsum is waited for beside the last
+                        p v */
   bool half_tile;    /* exact blocks and means in units of 64 columns; an odd last one is half a
                         tile */
   int fma_exp2;      /* of 8 exponentials so many are polynomials, to spare the exp2 unit: 0 to 4 */
   int q_offset, k_offset, v_offset, barrier_offset; /* shared-memory layout, bytes */
-  int mask_offset; /* means: the mask rows of an item, beside each stage of Q */
+  int mask_offset; /* means: the mask rows of an item and of the next one */
 };
 
 enum { PLAN_MAX_ALWAYS = 4 };
@@ -197,7 +201,11 @@ int plan_always(const struct spec *spec, struct always_tokens out[PLAN_MAX_ALWAY
 /* Blocks forced to each side of those that a query block touches; -1: none are. */
 int plan_window(const struct spec *spec);
 
-/* Bytes of the mask rows beside one stage of Q. */
+/* Pairs whose queries are in registers but for the first tile of an item. */
+bool plan_reloads_queries(const struct plan_attend *p);
+
+enum { PLAN_MASK_STAGES = 2 }; /* items whose mask rows are in shared memory */
+/* Bytes of the mask rows of one of them. */
 int plan_mask_bytes(const struct plan_attend *p);
 
 /* Plans |spec|, of which limits_of says that it can be built. |choices| is kept. Everything lives

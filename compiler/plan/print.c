@@ -127,6 +127,9 @@ static void attend(const struct plan_attend *p, struct text *out) {
               p->pairs ? "two query blocks together: shared entries once, then each its own"
                        : "each query block by itself",
               p->half_tile ? ", an odd last block as half a tile" : "");
+  if (p->narrow)
+    text_printf(out,
+                "  order           exponentials before the wait for the product beside them\n");
   text_printf(out, "  exp2            %d of 8 as polynomials\n", p->fma_exp2);
   text_printf(out, "  edge            %s\n",
               p->edge ? "any lengths, a number of blocks for each list"

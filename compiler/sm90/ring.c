@@ -94,14 +94,13 @@ void ring_release_if(struct ir *k, const struct ring *ring, struct slot slot, va
   mbarrier_arrive_if(k, barrier(k, ring, slot.stage, true), condition);
 }
 
-void ring_release_times_if(struct ir *k, const struct ring *ring, struct slot slot, val times,
-                           val condition) {
-  mbarrier_arrive_times_if(k, barrier(k, ring, slot.stage, true), times, condition);
-}
-
 void ring_release_predicated(struct ir *k, const struct ring *ring, struct slot slot, val times,
                              val condition) {
   mbarrier_arrive_predicated(k, barrier(k, ring, slot.stage, true), times, condition);
+}
+
+void ring_order(struct ir *k, const struct ring *ring, struct slot slot, val sum) {
+  mbarrier_order(k, barrier(k, ring, slot.stage, true), sum);
 }
 
 val ring_address(struct ir *k, const struct ring *ring, struct slot slot) {

@@ -58,11 +58,11 @@ void ring_wait(struct ir *k, const struct ring *ring, struct slot slot);
 void ring_release(struct ir *k, const struct ring *ring,
                   struct slot slot); /* by the calling thread */
 void ring_release_if(struct ir *k, const struct ring *ring, struct slot slot, val condition);
-void ring_release_times_if(struct ir *k, const struct ring *ring, struct slot slot, val times,
-                           val condition);
 /* See mbarrier_arrive_predicated. */
 void ring_release_predicated(struct ir *k, const struct ring *ring, struct slot slot, val times,
                              val condition);
+/* See mbarrier_order. */
+void ring_order(struct ir *k, const struct ring *ring, struct slot slot, val sum);
 val ring_address(struct ir *k, const struct ring *ring, struct slot slot); /* i32, of the stage */
 
 #endif

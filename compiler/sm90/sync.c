@@ -75,16 +75,16 @@ void mbarrier_arrive_if(struct ir *k, val barrier, val condition) {
   }
 }
 
-void mbarrier_arrive_times_if(struct ir *k, val barrier, val times, val condition) {
-  IF (k, condition) {
-    OP(k, "nvvm.mbarrier.arrive", k->i64, "", barrier, times);
-  }
-}
-
 void mbarrier_arrive_predicated(struct ir *k, val barrier, val times, val condition) {
   const val operands[] = {barrier, times, widen_bool(k, condition)};
   ir_asm(k, "{.reg .pred p; setp.ne.b32 p, $2, 0; @p mbarrier.arrive.shared.b64 _, [$0], $1;}",
          "r,r,r,~{memory}", NO_TYPE, 0, NULL, 3, operands);
+}
+
+void mbarrier_order(struct ir *k, val barrier, val sum) {
+  const val operands[] = {barrier, sum};
+  ir_asm(k, "{.reg .pred p; setp.lt.f32 p, $1, 0f00000000; @p mbarrier.arrive.shared.b64 _, [$0];}",
+         "r,f,~{memory}", NO_TYPE, 0, NULL, 2, operands);
 }
 
 void mbarrier_wait(struct ir *k, val barrier, val parity) {

@@ -37,10 +37,12 @@ void mbarrier_expect(struct ir *k, val barrier,
 /* Where |condition| holds; predicated, not branched: a branch in a consumer's loop takes the whole
    loop off the uniform datapath (48 moves more per tile). */
 void mbarrier_arrive_if(struct ir *k, val barrier, val condition);
-void mbarrier_arrive_times_if(struct ir *k, val barrier, val times, val condition);
 /* The same in one statement, which LLVM cannot merge with its neighbours into a branch. */
 void mbarrier_arrive_predicated(struct ir *k, val barrier, val times, val condition);
 void mbarrier_arrive(struct ir *k, val barrier);
+/* Nothing, but not before |sum|, a float that is never negative, is there, nor moved across other
+   statements of barriers and of wgmma: |barrier| would get an arrival where it is negative. */
+void mbarrier_order(struct ir *k, val barrier, val sum);
 void mbarrier_wait(struct ir *k, val barrier, val parity);
 
 /* Ordinary shared-memory stores of this thread become visible to wgmma and to the copy engine. */
