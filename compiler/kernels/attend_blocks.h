@@ -67,10 +67,10 @@ struct blocks_query blocks_query(struct ir *k, const struct plan_pyramid *plan, 
 /* Which candidates a warp has: first, first + stride, ... < end (i32); of a list, or of all that is
    seen. */
 struct blocks_share {
-  val first, stride, end;
-  val list;    /* pointer to the query's list */
-  val is_list; /* i1; a null val: true */
-  bool ahead;  /* units come to L2 before they are loaded: for warps that each have few of them */
+  val first, stride, end; /* |stride|: a null val of a run, which has no share */
+  val list;               /* pointer to the query's list */
+  val is_list;            /* i1; a null val: true */
+  bool ahead; /* units come to L2 before they are loaded: for warps that each have few of them */
 };
 struct cursor { /* all lanes alike but for |tokens| and |pages| */
   struct blocks_share share;
@@ -82,6 +82,9 @@ struct cursor { /* all lanes alike but for |tokens| and |pages| */
 /* Stands at the first unit. limit > 0. */
 struct cursor cursor_new(struct ir *k, const struct plan_pyramid *plan,
                          const struct blocks_query *query, const struct blocks_share *share);
+/* The same of |units| units from |token| on, less what is not seen; no share, no list. */
+struct cursor cursor_of_run(struct ir *k, const struct plan_pyramid *plan,
+                            const struct blocks_query *query, val token, val units);
 void cursor_advance(struct ir *k, const struct plan_pyramid *plan, const struct blocks_query *query,
                     const struct cursor *cursor);
 
@@ -104,6 +107,8 @@ struct blocks blocks_new(struct ir *k, const struct plan_pyramid *plan, const st
                          const struct blocks_query *query, val first_head, val scale);
 /* All units of |share|. */
 void blocks_read(struct ir *k, const struct blocks *a, const struct blocks_share *share);
+/* |units| (i32, at most 32) units from |token| (i32) on, less what is not seen; limit > 0. */
+void blocks_read_run(struct ir *k, const struct blocks *a, val token, val units);
 /* Completes sum: alike in a quad. */
 void blocks_end(struct ir *k, const struct blocks *a);
 

@@ -71,12 +71,18 @@ static void look(struct ir *k, const struct plan_pyramid *plan, const struct blo
   set(k, c->base, add(k, base, mul_const(k, c->share.stride, WARP)));
 }
 
-void cursor_advance(struct ir *k, const struct plan_pyramid *plan, const struct blocks_query *query,
+static void look_on(struct ir *k, const struct plan_pyramid *plan, const struct blocks_query *query,
                     const struct cursor *c) {
   WHILE (k,
          both(k, is_eq(k, get(k, c->left), i32(k, 0)), is_lt(k, get(k, c->base), c->share.end))) {
     look(k, plan, query, c);
   }
+}
+
+void cursor_advance(struct ir *k, const struct plan_pyramid *plan, const struct blocks_query *query,
+                    const struct cursor *c) {
+  if (!is_null(c->share.stride)) /* of a run all are looked at */
+    look_on(k, plan, query, c);
   val left = get(k, c->left);
   val lane = sub(k, i32(k, WARP - 1), count_leading_zeros(k, left)); /* -1, read as 31: none */
   val token = warp_read(k, get(k, c->tokens), lane);
@@ -87,8 +93,7 @@ void cursor_advance(struct ir *k, const struct plan_pyramid *plan, const struct 
   set(k, c->left, bit_and(k, left, bit_not(k, mask)));
 }
 
-struct cursor cursor_new(struct ir *k, const struct plan_pyramid *plan,
-                         const struct blocks_query *query, const struct blocks_share *share) {
+static struct cursor cursor_empty(struct ir *k, const struct blocks_share *share) {
   struct cursor c = {.share = *share};
   c.base = var_init(k, share->first);
   c.left = var_init(k, i32(k, 0));
@@ -96,6 +101,28 @@ struct cursor cursor_new(struct ir *k, const struct plan_pyramid *plan,
   c.pages = var_init(k, i32(k, 0));
   c.token = var_init(k, i32(k, 0));
   c.page = var_init(k, i32(k, 0));
+  return c;
+}
+
+struct cursor cursor_of_run(struct ir *k, const struct plan_pyramid *plan,
+                            const struct blocks_query *query, val token, val units) {
+  const struct blocks_share none = {.first = i32(k, 0)};
+  struct cursor c = cursor_empty(k, &none);
+  val lane = bit_and(k, thread_index(k), i32(k, WARP - 1)), turn = sub(k, i32(k, WARP - 1), lane);
+  val mine = add(k, token, mul_const(k, turn, BLOCKS_UNIT));
+  val counts = both(k, is_lt(k, turn, units), is_lt(k, mine, query->limit));
+  set(k, c.left, warp_ballot(k, counts));
+  mine = choose(k, counts, mine, i32(k, 0));
+  set(k, c.tokens, mine);
+  if (plan->page > 0)
+    set(k, c.pages, page_of(k, plan, query, mine));
+  cursor_advance(k, plan, query, &c);
+  return c;
+}
+
+struct cursor cursor_new(struct ir *k, const struct plan_pyramid *plan,
+                         const struct blocks_query *query, const struct blocks_share *share) {
+  struct cursor c = cursor_empty(k, share);
   cursor_advance(k, plan, query, &c);
   return c;
 }

@@ -286,6 +286,11 @@ void blocks_read(struct ir *k, const struct blocks *a, const struct blocks_share
   }
 }
 
+void blocks_read_run(struct ir *k, const struct blocks *a, val token, val units) {
+  const struct cursor cursor = cursor_of_run(k, a->plan, &a->query, token, units);
+  read_units(k, a, &cursor, false);
+}
+
 void blocks_end(struct ir *k, const struct blocks *a) {
   for (int r = 0; r < blocks_rows(a->plan); r++)
     set(k, a->sum[r], quad_sum(k, get(k, a->sum[r])));

@@ -4,12 +4,14 @@
 
        all warps   score the first level, where it has more nodes than are kept
        all warps   score some levels at once, one chooses level by level; and so on (decode_step.c)
-       all warps   score the leaves, one each
+       all warps   score the leaves, one each (decode_leaves.c)
        one warp    keeps the best
        cluster     attends (decode_attend.c)
 
-   The selection is that of the walk which starts at as many nodes. Without a walk warps share the
-   leaves instead: flat_decode.c. */
+   Meanwhile its peers fetch what it will read to L2 (decode_ahead.c). Where candidates are few, the
+   cluster scores the leaves and attends to them at once instead: decode_share.c. The selection is
+   that of the walk which starts at as many nodes. Without a walk warps share the leaves instead:
+   flat_decode.c. */
 #include <assert.h>
 #include <string.h>
 
@@ -33,18 +35,39 @@ static const struct ir_arg decode_args[] = {
 };
 
 /* The words of the walk name its arguments: those of decode take their places. */
-static void name_arguments(struct ir *k) {
-  const val ids = ARG(ids), worth = ARG(worth), scale = ARG(scale);
+void decode_name_walk(struct ir *k, const val *args) {
   assert((int)PISA_WALK_means == (int)PISA_DECODE_means && (int)PISA_WALK_q == (int)PISA_DECODE_q);
-  k->arg[PISA_WALK_ids] = ids;
-  k->arg[PISA_WALK_worth] = worth;
-  k->arg[PISA_WALK_scale] = scale;
+  memcpy(k->arg, args, PISA_DECODE_N_ARGS * sizeof *args);
+  k->arg[PISA_WALK_ids] = args[PISA_DECODE_ids];
+  k->arg[PISA_WALK_worth] = args[PISA_DECODE_worth];
+  k->arg[PISA_WALK_scale] = args[PISA_DECODE_scale];
+}
+
+/* The words of attention name the arguments of decode_attend: those of decode take their places. */
+void decode_name_attend(struct ir *k, const val *args, int keep) {
+#define MOVE(kind, name, meaning) k->arg[PISA_DECODE_ATTEND_##name] = args[PISA_DECODE_##name];
+  PISA_SEQUENCE_ARGS(MOVE)
+  PISA_STRIDES(MOVE, q)
+  PISA_STRIDES(MOVE, k)
+  PISA_STRIDES(MOVE, v)
+  PISA_STRIDES(MOVE, o)
+  MOVE(PTR, lse, )
+  MOVE(I32, splits, )
+  MOVE(F32, scale, )
+#undef MOVE
+  k->arg[PISA_DECODE_ATTEND_lists] = args[PISA_DECODE_ids];
+  k->arg[PISA_DECODE_ATTEND_width] = i32(k, keep);
 }
 
 static void share_memory(struct ir *k, struct decode *d) {
   struct walk *w = &d->w;
   w->room = walk_room_of(&d->plan);
   w->kept = k->smem;
+  if (decode_shares(&d->plan)) {
+    d->arrived = at_const(k, k->smem, decode_attend_bytes(&d->plan, d->warps));
+    d->warp_lanes = at_const(k, d->arrived, DECODE_SHARE_ARRIVED_BYTES);
+    w->kept = at_const(k, d->warp_lanes, (int64_t)DECODE_SHARE_WARP_BYTES * d->warps);
+  }
   d->places = at_const(k, w->kept, (int64_t)WALK_WORD * d->room.kept);
   d->lanes = at_const(k, d->places, (int64_t)WALK_WORD * d->room.places);
   d->worths = at_const(k, d->lanes, WALK_WORD * DECODE_LANES);
@@ -72,7 +95,8 @@ static val level_offsets(struct ir *k, const struct walk *w) {
   return sub(k, warp_running_sum(k, rows, &w->lanes), rows);
 }
 
-static void take_query(struct ir *k, struct walk *w, val query, val kv_head) {
+/* Its place; the query itself is on its way. */
+static struct node_query_vars find_query(struct ir *k, struct walk *w, val query, val kv_head) {
   const struct plan_pyramid *plan = w->plan;
   struct node_query_vars vars = node_query_vars_new(k, plan);
   w->query = query;
@@ -86,7 +110,7 @@ static void take_query(struct ir *k, struct walk *w, val query, val kv_head) {
   val node = sequence_node_base(k, &w->s, plan->leaf, w->kv_head);
   w->rows = at(k, WALK_ARG(means), mul_const(k, node, (int64_t)plan->head_dim * WALK_HALF));
   walk_ranges(k, w);
-  w->q = node_query_get(k, &vars, w->zero);
+  return vars;
 }
 
 /* ---- the first level ---- */
@@ -144,113 +168,70 @@ static void begin(struct ir *k, struct decode *d, val depth) {
   }
 }
 
-/* ---- leaves by their keys ---- */
-
-/* Of one warp's candidates, a lane each. */
-static void keep_few_leaves(struct ir *k, struct decode *d, val all) {
-  const struct decode_lanes x = decode_lanes_of(k, d);
-  val slot = smin(k, x.candidate, i32(k, x.n - 1)), leaf, key;
-  cta_sync(k);
-  IF (k, d->one) {
-    struct best best = decode_best(k, d, &d->w, &x, slot, i32(k, 0), all, &leaf, &key);
-    IF (k, best.kept) {
-      walk_write_leaf(k, &d->w, leaf, key, best.place);
-    }
-    walk_write_rest(k, &d->w, best.count);
-  }
-}
-
-static void keep_leaves(struct ir *k, struct decode *d, val seen, val all) {
-  const bool more = d->w.room.parents > d->plan.keep;
-  if (decode_has_few(&d->plan) && !more) {
-    keep_few_leaves(k, d, all);
-    return;
-  }
-  if (!decode_has_few(&d->plan)) {
-    decode_keep_many(k, d, i32(k, 0), seen, all, walk_write_leaf, &d->w);
-    return;
-  }
-  IF (k, is_le(k, get(k, d->w.parents), i32(k, d->plan.keep))) {
-    keep_few_leaves(k, d, all);
-  }
-  ELSE (k) {
-    decode_keep_many(k, d, i32(k, 0), seen, all, walk_write_leaf, &d->w);
-  }
-}
-
-static void leaves(struct ir *k, struct decode *d) {
-  struct walk *w = &d->w;
-  val parents = get(k, w->parents), last = add_const(k, parents, -1);
-  val node = load(k, k->i32, walk_kept_at(k, w, last), WALK_WORD);
-  val behind = add_const(k, sub(k, w->last, mul_const(k, node, d->plan.children)), 1);
-  behind = smin(k, behind, i32(k, d->plan.children)); /* leaves of the last parent */
-  val seen = add(k, mul_const(k, last, d->plan.children), behind);
-  val all = is_le(k, seen, i32(k, d->plan.keep));
-  IF (k, bit_not(k, all)) {
-    walk_score_leaves(k, w, seen, w->lanes.warp, d->warps);
-  }
-  keep_leaves(k, d, seen, all);
-}
-
 /* ---- the kernel ---- */
 
-/* Of a query that sees more leaves than it keeps. */
-static void select_leaves(struct ir *k, struct decode *d) {
+static struct sequence_array values_of(const val *args) {
+  return (struct sequence_array){args[PISA_DECODE_v], args[PISA_DECODE_v_batch],
+                                 args[PISA_DECODE_v_head], args[PISA_DECODE_v_token]};
+}
+
+static val sees_few(struct ir *k, const struct decode *d) {
+  return is_lt(k, d->w.last, i32(k, d->plan.keep));
+}
+
+/* From the root to leaves, or to parents whose leaves need their keys. */
+static void go_down(struct ir *k, struct decode *d) {
   const struct plan_pyramid *plan = &d->plan;
   const int most = walk_starts_dense(plan) ? plan->start_nodes : plan->keep;
   struct var depth = var_init(k, walk_start_depth(k, &d->w, most, 0));
   begin(k, d, get(k, depth));
   decode_go_down(k, d, depth, walk_last_depth(plan));
-  if (walk_reads_keys(plan))
-    leaves(k, d);
 }
 
-static void walk_decode(struct ir *k, const struct plan_pyramid *plan, val query, val kv_head) {
-  name_arguments(k);
-  struct decode d = {.plan = decode_walk(plan), .warps = decode_warps(plan)};
-  d.room = decode_room_of(&d.plan);
-  d.w = (struct walk){.plan = &d.plan, .lanes = lanes_new(k), .parents = var_new(k, k->i32)};
-  d.w.k =
-      (struct sequence_array){WALK_ARG(k), WALK_ARG(k_batch), WALK_ARG(k_head), WALK_ARG(k_token)};
-  d.w.zero = shift_right(k, SEQUENCE_ARG(queries), i32(k, 31));
-  d.w.tiles = d.room.first_tiles;
-  d.one = is_eq(k, d.w.lanes.warp, i32(k, 0));
-  share_memory(k, &d);
-  take_query(k, &d.w, query, kv_head);
-  IF (k, is_lt(k, d.w.last, i32(k, plan->keep))) {
-    IF (k, d.one) {
-      walk_write_all(k, &d.w);
-    }
+static void list_all(struct ir *k, const struct decode *d) {
+  IF (k, d->one) {
+    walk_write_all(k, &d->w);
+  }
+}
+
+/* Where leaves are judged by their keys, after the walk. */
+static void finish_list(struct ir *k, struct decode *d) {
+  IF (k, sees_few(k, d)) {
+    list_all(k, d);
   }
   ELSE (k) {
-    select_leaves(k, &d);
+    decode_leaves(k, d);
   }
 }
 
-/* The words of attention name the arguments of decode_attend: those of decode take their places. */
-static void name_attend_arguments(struct ir *k, const val *args, int keep) {
-#define MOVE(kind, name, meaning) k->arg[PISA_DECODE_ATTEND_##name] = args[PISA_DECODE_##name];
-  PISA_SEQUENCE_ARGS(MOVE)
-  PISA_STRIDES(MOVE, q)
-  PISA_STRIDES(MOVE, k)
-  PISA_STRIDES(MOVE, v)
-  PISA_STRIDES(MOVE, o)
-  MOVE(PTR, lse, )
-  MOVE(I32, splits, )
-  MOVE(F32, scale, )
-#undef MOVE
-  k->arg[PISA_DECODE_ATTEND_lists] = args[PISA_DECODE_ids];
-  k->arg[PISA_DECODE_ATTEND_width] = i32(k, keep);
+static void new_walk(struct ir *k, struct decode *d, const val *args) {
+  decode_name_walk(k, args);
+  d->room = decode_room_of(&d->plan);
+  d->w = (struct walk){.plan = &d->plan, .lanes = lanes_new(k), .parents = var_new(k, k->i32)};
+  d->w.k =
+      (struct sequence_array){WALK_ARG(k), WALK_ARG(k_batch), WALK_ARG(k_head), WALK_ARG(k_token)};
+  d->w.zero = shift_right(k, SEQUENCE_ARG(queries), i32(k, 31));
+  d->w.tiles = d->room.first_tiles;
+  d->one = is_eq(k, d->w.lanes.warp, i32(k, 0));
+  share_memory(k, d);
 }
 
-/* The cluster's barrier is that of the CTA too: the list is there, and shared memory is free. */
-static void attend(struct ir *k, const struct plan_pyramid *plan, const val *args, val query,
-                   val kv_head, val split) {
-  name_attend_arguments(k, args, plan->keep);
-  IF (k, bit_not(k, is_null_pointer(k, args[PISA_DECODE_o]))) {
-    peers_arrive(k);
-    peers_wait(k);
-    decode_attend_list(k, plan, plan->decode_select.threads, query, kv_head, split);
+/* The first CTA of the cluster walks; what it will read the others fetch meanwhile. */
+static void walk_decode(struct ir *k, struct decode *d, const val *args, val query, val kv_head,
+                        val split) {
+  const struct sequence_array values = values_of(args);
+  const struct node_query_vars vars = find_query(k, &d->w, query, kv_head);
+  val is_first = is_eq(k, split, i32(k, 0));
+  IF (k, is_first) {
+    decode_fetch_first(k, d);
+  }
+  ELSE (k) {
+    val peers = add_const(k, args[PISA_DECODE_splits], -1);
+    decode_fetch(k, d, &values, add_const(k, split, -1), peers);
+  }
+  d->w.q = node_query_get(k, &vars, d->w.zero); /* waits for it */
+  IF (k, both(k, is_first, bit_not(k, sees_few(k, d)))) {
+    go_down(k, d);
   }
 }
 
@@ -269,6 +250,91 @@ static void begin_launch(struct ir *k, const struct plan_pyramid *plan, const va
   }
 }
 
+struct blocks_query decode_query(struct ir *k, const struct walk *w) {
+  val limit = w->plan->causal ? add_const(k, w->t, 1) : w->s.keys;
+  return (struct blocks_query){.sequence = w->s,
+                               .query = w->query,
+                               .kv_head = w->kv_head,
+                               .limit = warp_read(k, limit, i32(k, 0))};
+}
+
+/* The cluster's barrier is that of the CTA too: the list is there, and shared memory is free. */
+static void attend_list(struct ir *k, const struct plan_pyramid *plan, const val *args, val query,
+                        val kv_head, val split) {
+  if (!plan->attends)
+    return;
+  decode_name_attend(k, args, plan->keep);
+  const struct blocks_query x = blocks_query(k, plan, query, kv_head);
+  IF (k, bit_not(k, is_null_pointer(k, args[PISA_DECODE_o]))) {
+    peers_arrive(k);
+    peers_wait(k);
+    decode_attend_list(k, plan, plan->decode_select.threads, &x, split);
+  }
+}
+
+/* One CTA of the cluster selects, then all attend: nothing of the walk takes registers there. */
+static void decode_in_turn(struct ir *k, const struct plan_pyramid *plan, struct decode *d,
+                           const val *args, val query, val kv_head, val split) {
+  IF (k, is_eq(k, split, i32(k, 0))) {
+    const struct node_query_vars vars = find_query(k, &d->w, query, kv_head);
+    decode_fetch_first(k, d);
+    d->w.q = node_query_get(k, &vars, d->w.zero);
+    IF (k, sees_few(k, d)) {
+      list_all(k, d);
+    }
+    ELSE (k) {
+      go_down(k, d);
+      if (walk_reads_keys(&d->plan))
+        decode_leaves(k, d);
+    }
+  }
+  if (plan->attends) {
+    ELSE (k) {
+      const struct sequence_array values = values_of(args);
+      find_query(k, &d->w, query, kv_head);
+      val peers = add_const(k, args[PISA_DECODE_splits], -1);
+      decode_fetch(k, d, &values, add_const(k, split, -1), peers);
+    }
+  }
+  attend_list(k, plan, args, query, kv_head, split);
+}
+
+static void decode_by_walk(struct ir *k, const struct plan_pyramid *plan, const val *args,
+                           val query, val kv_head, val split) {
+  struct decode d = {.plan = decode_walk(plan), .warps = decode_warps(plan)};
+  new_walk(k, &d, args);
+  if (!decode_shares(plan)) {
+    decode_in_turn(k, plan, &d, args, query, kv_head, split);
+    return;
+  }
+  val shares = decode_shares_now(k, plan, args[PISA_DECODE_splits]);
+  IF (k, shares) {
+    decode_share_begin(k, &d, args, split);
+  }
+  walk_decode(k, &d, args, query, kv_head, split);
+  IF (k, shares) {
+    peers_wait(k);
+  }
+  IF (k, both(k, shares, bit_not(k, sees_few(k, &d)))) {
+    decode_share(k, &d, plan, args, split);
+  }
+  ELSE (k) {
+    decode_name_walk(k, args);
+    IF (k, is_eq(k, split, i32(k, 0))) {
+      finish_list(k, &d);
+    }
+    attend_list(k, plan, args, query, kv_head, split);
+  }
+}
+
+static void decode_flat(struct ir *k, const struct plan_pyramid *plan, const val *args, val query,
+                        val kv_head, val split) {
+  IF (k, is_eq(k, split, i32(k, 0))) {
+    flat_decode(k, plan, query, kv_head);
+  }
+  attend_list(k, plan, args, query, kv_head, split);
+}
+
 void kernel_decode(struct ir *k, const struct plan_pyramid *plan) {
   const struct plan_kernel *launch = &plan->decode_select;
   assert(launch->threads == WARP * decode_warps(plan));
@@ -281,14 +347,10 @@ void kernel_decode(struct ir *k, const struct plan_pyramid *plan) {
   val kv_head = sub(k, number, mul(k, query, SEQUENCE_ARG(kv_heads)));
   val split = sub(k, cta_index(k), mul(k, number, ARG(splits)));
   begin_launch(k, plan, args);
-  IF (k, is_eq(k, split, i32(k, 0))) {
-    if (plan->flat)
-      flat_decode(k, plan, query, kv_head);
-    else
-      walk_decode(k, plan, query, kv_head);
-  }
-  if (plan->attends)
-    attend(k, plan, args, query, kv_head, split);
+  if (plan->flat)
+    decode_flat(k, plan, args, query, kv_head, split);
+  else
+    decode_by_walk(k, plan, args, query, kv_head, split);
   if (decode_overlaps(plan))
     launch_wait(k);
   kernel_end(k, launch->entry, launch->threads, 1);

@@ -46,7 +46,7 @@ static val listed_units(struct ir *k, const struct decode_attend *a) {
   return mul_const(k, ARG(width), a->plan->leaf / BLOCKS_UNIT);
 }
 
-static void put_rows(struct ir *k, const struct decode_attend *a, const struct blocks *x) {
+void decode_attend_put(struct ir *k, const struct decode_attend *a, const struct blocks *x) {
   const int pieces = mma_sums_pieces(a->plan->head_dim);
   val mine = at(k, k->smem, mul_const(k, a->lanes.warp, decode_attend_part_bytes(a->plan)));
   for (int n = 0; n < blocks_rows(a->plan) * pieces; n++) {
@@ -96,7 +96,7 @@ static void read_part(struct ir *k, const struct decode_attend *a, val place, va
   struct blocks_share share = a->plan->dense ? dense_share(k, a, place) : listed_share(k, a, place);
   blocks_read(k, &x, &share);
   blocks_end(k, &x);
-  put_rows(k, a, &x);
+  decode_attend_put(k, a, &x);
 }
 
 /* ---- all warps ---- */
@@ -116,9 +116,17 @@ struct piece piece_of(struct ir *k, const struct decode_attend *a, val index) {
   return p;
 }
 
-/* It, of the first |places| warps that may have it. */
+/* Whether part |w| is among |counts|, null: all are. */
+static val counted(struct ir *k, val counts, int w, val x, double otherwise) {
+  if (is_null(counts))
+    return x;
+  val counts_here = is_ne(k, bit_and(k, counts, i32(k, 1 << w)), i32(k, 0));
+  return choose(k, counts_here, x, f32(k, otherwise));
+}
+
+/* It, of those of the first |places| warps that may have it. */
 static struct piece_sums merge_piece(struct ir *k, const struct decode_attend *a,
-                                     const struct piece *p, int places) {
+                                     const struct piece *p, int places, val counts) {
   const int bytes = decode_attend_part_bytes(a->plan);
   val first = at(k, k->smem, mul_const(k, p->share, bytes));
   val part[DECODE_ATTEND_MAX_WARPS], tops[DECODE_ATTEND_MAX_WARPS], sums[DECODE_ATTEND_MAX_WARPS];
@@ -126,8 +134,8 @@ static struct piece_sums merge_piece(struct ir *k, const struct decode_attend *a
   for (int w = 0; w < places; w++) {
     part[w] = at_const(k, first, w * a->shares * bytes);
     val ends = load(k, k->f32x2, ends_at(k, a, part[w], p->row), 2 * WORD);
-    tops[w] = element(k, ends, 0, k->f32);
-    sums[w] = element(k, ends, 1, k->f32);
+    tops[w] = counted(k, counts, w, element(k, ends, 0, k->f32), -BLOCKS_UNSEEN);
+    sums[w] = counted(k, counts, w, element(k, ends, 1, k->f32), 0);
     all.top = w == 0 ? tops[w] : maximum(k, all.top, tops[w]);
   }
   for (int w = 0; w < places; w++) {
@@ -137,7 +145,7 @@ static struct piece_sums merge_piece(struct ir *k, const struct decode_attend *a
     for (int i = 0; i < PIECE; i++) {
       if (i % 4 == 0)
         four = load(k, k->i32x4, at_const(k, place, i * WARP * WORD), 4 * WORD);
-      val o = float_of(k, element(k, four, i % 4, k->i32));
+      val o = counted(k, counts, w, float_of(k, element(k, four, i % 4, k->i32)), 0);
       all.x[i] = w == 0 ? mul(k, o, factor) : fused(k, o, factor, all.x[i]);
     }
   }
@@ -173,9 +181,10 @@ static void put_outputs(struct ir *k, const struct decode_attend *a, const struc
   FOR_STEP(k, index, (a)->lanes.warp, i32(k, decode_attend_numbers((a)->plan)), i32(k, (a)->warps))
 
 static void merge_dense(struct ir *k, const struct decode_attend *a, const struct outputs *out) {
+  const val no = {0};
   PIECES(k, index, a) {
     const struct piece p = piece_of(k, a, index);
-    const struct piece_sums s = merge_piece(k, a, &p, a->places);
+    const struct piece_sums s = merge_piece(k, a, &p, a->places, no);
     IF (k, is_eq(k, a->splits, i32(k, 1))) {
       put_outputs(k, a, out, &p, &s);
     }
@@ -188,32 +197,33 @@ static void merge_dense(struct ir *k, const struct decode_attend *a, const struc
 }
 
 /* To the peers that join them. */
-static void send_pieces(struct ir *k, const struct decode_attend *a, int places) {
+static void send_pieces(struct ir *k, const struct decode_attend *a, int places, val counts) {
   PIECES(k, index, a) {
     const struct piece p = piece_of(k, a, index);
-    const struct piece_sums s = merge_piece(k, a, &p, places);
+    const struct piece_sums s = merge_piece(k, a, &p, places, counts);
     decode_attend_send(k, a, index, &s);
   }
 }
 
 static void merge_listed(struct ir *k, const struct decode_attend *a, const struct outputs *out) {
+  const val no = {0};
   IF (k, is_eq(k, a->splits, i32(k, 1))) {
     PIECES(k, index, a) {
       const struct piece p = piece_of(k, a, index);
-      const struct piece_sums s = merge_piece(k, a, &p, a->places);
+      const struct piece_sums s = merge_piece(k, a, &p, a->places, no);
       put_outputs(k, a, out, &p, &s);
     }
   }
   ELSE (k) {
     if (2 * FEW_PLACES <= a->places) {
       IF (k, is_le(k, listed_units(k, a), mul_const(k, a->splits, FEW_PLACES))) {
-        send_pieces(k, a, FEW_PLACES);
+        send_pieces(k, a, FEW_PLACES, no);
       }
       ELSE (k) {
-        send_pieces(k, a, a->places);
+        send_pieces(k, a, a->places, no);
       }
     } else {
-      send_pieces(k, a, a->places);
+      send_pieces(k, a, a->places, no);
     }
     peers_arrive(k);
     peers_wait(k);
@@ -221,9 +231,13 @@ static void merge_listed(struct ir *k, const struct decode_attend *a, const stru
   }
 }
 
+static struct outputs outputs_here(struct ir *k, const struct decode_attend *a) {
+  return outputs_of(k, &a->query, ARG(o), ARG(o_batch), ARG(o_head), ARG(o_token), ARG(lse),
+                    a->plan->group);
+}
+
 static void merge(struct ir *k, const struct decode_attend *a) {
-  struct outputs out = outputs_of(k, &a->query, ARG(o), ARG(o_batch), ARG(o_head), ARG(o_token),
-                                  ARG(lse), a->plan->group);
+  struct outputs out = outputs_here(k, a);
   if (a->plan->dense)
     merge_dense(k, a, &out);
   else
@@ -252,20 +266,37 @@ static struct decode_attend attend_of(const struct plan_pyramid *plan, int threa
   return a;
 }
 
-static void attend(struct ir *k, struct decode_attend *a, val query, val kv_head) {
-  a->query = blocks_query(k, a->plan, query, kv_head);
+static void attend(struct ir *k, const struct decode_attend *a) {
   read_parts(k, a);
   cta_sync(k);
   merge(k, a);
 }
 
-void decode_attend_list(struct ir *k, const struct plan_pyramid *plan, int threads, val query,
-                        val kv_head, val split) {
+struct decode_attend decode_attend_of(struct ir *k, const struct plan_pyramid *plan, int threads,
+                                      const struct blocks_query *query, val split) {
   struct decode_attend a = attend_of(plan, threads);
   a.lanes = lanes_new(k);
   a.splits = ARG(splits);
   a.split = split;
-  attend(k, &a, query, kv_head);
+  a.query = *query;
+  return a;
+}
+
+struct blocks decode_attend_blocks(struct ir *k, const struct decode_attend *a) {
+  return blocks_new(k, a->plan, &a->lanes, &a->query, i32(k, 0), ARG(scale));
+}
+
+void decode_attend_merge(struct ir *k, const struct decode_attend *a, int places, val counts) {
+  const struct outputs out = outputs_here(k, a);
+  send_pieces(k, a, places, counts);
+  mbarrier_wait(k, a->joined, i32(k, 0));
+  decode_attend_join(k, a, &out);
+}
+
+void decode_attend_list(struct ir *k, const struct plan_pyramid *plan, int threads,
+                        const struct blocks_query *query, val split) {
+  const struct decode_attend a = decode_attend_of(k, plan, threads, query, split);
+  attend(k, &a);
 }
 
 void kernel_decode_attend(struct ir *k, const struct plan_pyramid *plan) {
@@ -280,6 +311,7 @@ void kernel_decode_attend(struct ir *k, const struct plan_pyramid *plan) {
   val kv_head = sub(k, row, mul(k, query, SEQUENCE_ARG(kv_heads)));
   a.split = sub(k, cta_index(k), mul(k, row, a.splits));
   launch_handover(k);
-  attend(k, &a, query, kv_head);
+  a.query = blocks_query(k, plan, query, kv_head);
+  attend(k, &a);
   kernel_end(k, plan->decode_attend.entry, threads, blocks_ctas_per_sm(plan, threads));
 }

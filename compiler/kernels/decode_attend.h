@@ -16,6 +16,7 @@ struct decode_attend { /* one CTA */
   int warps;
   int shares; /* warps of 16 heads each that read the same */
   int places; /* of those that read different units */
+  val joined; /* shared pointer: mbarrier of what is sent here, of decode_attend_sent; or null */
 };
 
 /* Eight columns of a head, as a lane of the warps of |share| has them. A |number| is 32 of them,
@@ -33,11 +34,22 @@ struct piece piece_of(struct ir *k, const struct decode_attend *a, val index);
 
 /* Attention to the list of a query, by all |threads| of each of the splits, a cluster whose peers
    have all begun. Arguments lie where those of the kernel decode_attend do. */
-void decode_attend_list(struct ir *k, const struct plan_pyramid *plan, int threads, val query,
-                        val kv_head, val split);
+void decode_attend_list(struct ir *k, const struct plan_pyramid *plan, int threads,
+                        const struct blocks_query *query, val split);
+
+/* Its parts, for who knows what each warp reads: a CTA's place; a warp's sums into its part of
+   shared memory; then, by all warps after a sync, those of the first |places| parts that |counts|
+   (i32, a bit a part) names are joined by all splits, of which there are several. */
+struct decode_attend decode_attend_of(struct ir *k, const struct plan_pyramid *plan, int threads,
+                                      const struct blocks_query *query, val split);
+struct blocks decode_attend_blocks(struct ir *k, const struct decode_attend *a);
+void decode_attend_put(struct ir *k, const struct decode_attend *a, const struct blocks *x);
+void decode_attend_merge(struct ir *k, const struct decode_attend *a, int places, val counts);
 
 /* ---- decode_attend_join.c ---- */
 
+/* Bytes (i32) that all send to CTA |split|, or to this one. */
+val decode_attend_sent(struct ir *k, const struct plan_pyramid *plan, val split, val splits);
 /* This CTA's sums of the |index|-th pieces, into the shared memory of the peer that joins them. */
 void decode_attend_send(struct ir *k, const struct decode_attend *a, val index,
                         const struct piece_sums *x);

@@ -26,19 +26,36 @@ static val ends_offset(struct ir *k, const struct decode_attend *a) {
   return mul_const(k, a->lanes.lane, -2 * WORD); /* two words a lane, not four */
 }
 
+val decode_attend_sent(struct ir *k, const struct plan_pyramid *plan, val split, val splits) {
+  val behind = sub(k, add_const(k, splits, decode_attend_numbers(plan) - 1), split);
+  val pieces = udiv(k, behind, splits);
+  return mul_const(k, mul(k, pieces, splits), DECODE_ATTEND_SLOT_BYTES);
+}
+
+static void send(struct ir *k, const struct decode_attend *a, int n, const val *words, val to,
+                 int bytes, val barrier) {
+  if (is_null(a->joined))
+    peers_store(k, n, words, to, bytes);
+  else
+    peers_send(k, n, words, to, bytes, barrier);
+}
+
 void decode_attend_send(struct ir *k, const struct decode_attend *a, val index,
                         const struct piece_sums *x) {
   val turn = udiv(k, index, a->splits), base = mul(k, turn, a->splits);
   val to = slot_at(k, a, add(k, base, a->split));
-  to = peers_address(k, to, sub(k, index, base));
+  val peer = sub(k, index, base), barrier = {0};
+  to = peers_address(k, to, peer);
+  if (!is_null(a->joined))
+    barrier = peers_address(k, a->joined, peer);
   for (int i = 0; i < PIECE; i += 4) {
     val four[4];
     for (int j = 0; j < 4; j++)
       four[j] = bits_of(k, x->x[i + j]);
-    peers_store(k, 4, four, to, i * WARP * WORD);
+    send(k, a, 4, four, to, i * WARP * WORD, barrier);
   }
   const val ends[2] = {bits_of(k, x->top), bits_of(k, x->sum)};
-  peers_store(k, 2, ends, add(k, to, ends_offset(k, a)), ENDS);
+  send(k, a, 2, ends, add(k, to, ends_offset(k, a)), ENDS, barrier);
 }
 
 /* Split |s| of those at slot |base|; behind the last one of no weight. */

@@ -147,7 +147,7 @@ static void many_step(struct ir *k, struct decode *d, val depth) {
 }
 
 /* Depths of a step that begins |left| above the last: the last two are alike. */
-static val step_depths(struct ir *k, const struct decode *d, val left) {
+val decode_step_depths(struct ir *k, const struct decode *d, val left) {
   const int most = d->room.depths;
   val half = shift_right(k, add_const(k, left, 1), i32(k, 1));
   val some = choose(k, is_le(k, left, i32(k, 2 * most)), half, i32(k, most));
@@ -157,7 +157,7 @@ static val step_depths(struct ir *k, const struct decode *d, val left) {
 void decode_go_down(struct ir *k, struct decode *d, struct var depth, int last) {
   WHILE (k, is_lt(k, i32(k, last), get(k, depth))) {
     val above = get(k, depth), first = add_const(k, above, -1);
-    val depths = step_depths(k, d, sub(k, above, i32(k, last)));
+    val depths = decode_step_depths(k, d, sub(k, above, i32(k, last)));
     if (decode_has_few(&d->plan)) {
       score(k, d, first, depths);
       cta_sync(k);

@@ -14,10 +14,14 @@
 enum {
   DECODE_MAX_DEPTHS =
       3, /* of a step: one more reads twice as much as all before; at batch 64 slower */
-  DECODE_QUICK_TILES = 4,   /* of a warp: more take longer than they wait for memory */
-  DECODE_LANES = 32,        /* candidates that one warp chooses from, one a lane */
-  DECODE_TOTAL_BYTES = 256, /* of a warp without a walk: 32 rows, two numbers each */
-  DECODE_PAD = 4            /* keys behind the last candidate: absent */
+  DECODE_QUICK_TILES = 4,          /* of a warp: more take longer than they wait for memory */
+  DECODE_LANES = 32,               /* candidates that one warp chooses from, one a lane */
+  DECODE_TOTAL_BYTES = 256,        /* of a warp without a walk: 32 rows, two numbers each */
+  DECODE_PAD = 4,                  /* keys behind the last candidate: absent */
+  DECODE_SHARE_READERS = 8,        /* warps of a CTA that attend to leaves before they are chosen */
+  DECODE_SHARE_ARRIVED_BYTES = 32, /* three mbarriers, and padding */
+  DECODE_SHARE_WARP_BYTES = 4 * DECODE_LANES, /* of a warp that chooses */
+  DECODE_SHARE_SPLITS = 2                     /* CTAs of a cluster that shares leaves, at least */
 };
 
 static inline struct plan_pyramid decode_walk(const struct plan_pyramid *p) {
@@ -169,10 +173,21 @@ static inline int decode_attend_bytes(const struct plan_pyramid *p, int warps) {
   return warps * decode_attend_part_bytes(p) + slots * DECODE_ATTEND_SLOT_BYTES;
 }
 
-/* Of the kernel decode, whose selection and attention take turns. */
+/* Whether the CTAs of a cluster score leaves and attend to them at once (decode_share.c): their
+   keys are what is read, one warp chooses from them, and half of the warps do either. */
+static inline bool decode_shares(const struct plan_pyramid *p) {
+  const struct plan_pyramid walk = decode_walk(p);
+  return p->attends && !p->flat && walk_reads_keys(&walk) && !plan_is_mass(p) &&
+         decode_has_few(p) && walk_room_of(&walk).parents == p->keep && p->group <= 16 &&
+         decode_warps(p) == 2 * DECODE_SHARE_READERS;
+}
+
+/* Of the kernel decode, whose selection and attention take turns, unless they are one. */
 static inline int decode_bytes(const struct plan_pyramid *p) {
   const int select = decode_select_bytes(p);
   const int attend = p->attends ? decode_attend_bytes(p, decode_warps(p)) : 0;
+  if (decode_shares(p))
+    return attend + DECODE_SHARE_ARRIVED_BYTES + decode_warps(p) * DECODE_SHARE_WARP_BYTES + select;
   return select > attend ? select : attend;
 }
 

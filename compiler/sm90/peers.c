@@ -29,14 +29,38 @@ val peers_address(struct ir *k, val pointer, val rank) {
   return address;
 }
 
+/* "$1, $2, ..." of n words; and their type. */
+static void name_words(char *text, size_t bytes, int n) {
+  static const char *const words[] = {[1] = "$1", [2] = "{$1, $2}", [4] = "{$1, $2, $3, $4}"};
+  assert(n == 1 || n == 2 || n == 4);
+  snprintf(text, bytes, "%s", words[n]);
+}
+
 void peers_store(struct ir *k, int n, const val *words, val address, int bytes) {
-  char text[80];
-  assert(n == 2 || n == 4);
+  static const char *const types[] = {[1] = "b32", [2] = "v2.b32", [4] = "v4.b32"};
+  static const char *const operand_kinds[] = {
+      [1] = "r,r,~{memory}", [2] = "r,r,r,~{memory}", [4] = "r,r,r,r,r,~{memory}"};
+  char text[80], values[24];
   val operands[5] = {address};
   for (int i = 0; i < n; i++)
     operands[i + 1] = words[i];
-  const char *values = n == 2 ? "{$1, $2}" : "{$1, $2, $3, $4}";
-  snprintf(text, sizeof text, "st.shared::cluster.v%d.b32 [$0+%d], %s;", n, bytes, values);
-  ir_asm(k, text, n == 2 ? "r,r,r,~{memory}" : "r,r,r,r,r,~{memory}", NO_TYPE, 0, NULL, n + 1,
-         operands);
+  name_words(values, sizeof values, n);
+  snprintf(text, sizeof text, "st.shared::cluster.%s [$0+%d], %s;", types[n], bytes, values);
+  ir_asm(k, text, operand_kinds[n], NO_TYPE, 0, NULL, n + 1, operands);
+}
+
+void peers_send(struct ir *k, int n, const val *words, val address, int bytes, val barrier) {
+  static const char *const types[] = {[1] = "b32", [2] = "v2.b32", [4] = "v4.b32"};
+  static const char *const operand_kinds[] = {
+      [1] = "r,r,r,~{memory}", [2] = "r,r,r,r,~{memory}", [4] = "r,r,r,r,r,r,~{memory}"};
+  char text[140], values[24];
+  val operands[6] = {address};
+  for (int i = 0; i < n; i++)
+    operands[i + 1] = words[i];
+  operands[n + 1] = barrier;
+  name_words(values, sizeof values, n);
+  snprintf(text, sizeof text,
+           "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.%s [$0+%d], %s, [$%d];",
+           types[n], bytes, values, n + 1);
+  ir_asm(k, text, operand_kinds[n], NO_TYPE, 0, NULL, n + 2, operands);
 }

@@ -16,7 +16,11 @@ void peers_arrive_relaxed(struct ir *k);
 void peers_wait(struct ir *k);
 /* Where peer |rank| has what lies at |shared_pointer| here: i32, an address for peers_store. */
 val peers_address(struct ir *k, val shared_pointer, val rank);
-/* |n| i32, 2 or 4 of them, aligned to as many words, to |address| + |bytes|. */
+/* |n| i32, 1, 2 or 4 of them, aligned to as many words, to |address| + |bytes|. */
 void peers_store(struct ir *k, int n, const val *words, val address, int bytes);
+/* The same (st.async), and an mbarrier of that peer, |barrier| as peers_address says, has 4 n bytes
+   less to come: who has waited for it sees them. The peer must not end before. A barrier of the
+   cluster instead would write back and forget caches: it takes several times as long. */
+void peers_send(struct ir *k, int n, const val *words, val address, int bytes, val barrier);
 
 #endif

@@ -22,6 +22,10 @@ def calls():
                    splits=4)
     for special in "equal", "nan", "zero":
         yield dict(kv_heads=1, batch=1, n_q=2, n_k=n, special=special, splits=3 if special == "nan" else 0)
+        if not page:
+            yield dict(kv_heads=1, batch=1, n_q=1, n_k=C * (K + 3) + 1, special=special, splits=4)
+    if not page:
+        yield dict(kv_heads=1, batch=1, n_q=2, n_k=n, special="nan value", splits=8)
     far = C * K * g ** 5
     if not PLAN.flat and not page and far <= 8192:
         for rest in 1, C * g ** 3 + 5:

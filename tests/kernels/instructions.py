@@ -344,10 +344,17 @@ class Instructions(Units):
         return self.access(parts, names(o[0]), o[1], False)
 
     def op_st(self, op, o):
-        return self.access(op.split("."), names(o[1]), o[0], True)
+        return self.access(op.split("."), names(o[1]), o[0], True, self.address(o[2]) if ".async." in op else None)
 
-    def access(self, parts, registers, place, storing):
-        shared, peer, size = parts[1] == "shared", parts[1] == "shared::cluster", np.dtype(self.type_of(parts[-1])).itemsize
+    @staticmethod
+    def complete(cta, full, n):
+        """|n| bytes that an mbarrier of |cta| expects, at |full| as its peers see it."""
+        barrier = cta.mbarriers[full - PEER_BYTES * (cta.rank + 1)]
+        barrier.bytes -= n
+        barrier.settle()
+
+    def access(self, parts, registers, place, storing, arrived=None):
+        shared, peer, size = parts[1] == "shared", "shared::cluster" in parts, np.dtype(self.type_of(parts[-1])).itemsize
         t = {2: np.uint16, 4: U32, 8: U64}[size]
         address = self.address(place)
         total = size * len(registers)
@@ -358,8 +365,13 @@ class Instructions(Units):
             lanes = slice(None) if w.full else w.mask
             place = address(w)[lanes]
             if peer:
-                memory, window = w.cta.cluster.memory_of(place)
-                place = place - window
+                for peer_cta, some, here in w.cta.cluster.peers_of(place):
+                    index = peer_cta.shared.index(here, total, total) // size
+                    for i, value in enumerate(values):
+                        peer_cta.shared.views[size][index + i] = value(w)[lanes][some]
+                    for full in arrived(w)[lanes][some] if arrived else ():
+                        self.complete(peer_cta, int(full), total)
+                return
             index = memory.index(place, total, total) // size
             view = memory.views[size]
             for i, r in enumerate(registers):

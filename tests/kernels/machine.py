@@ -175,15 +175,18 @@ class Cluster:
         if self.arrived == sum(len(cta.warps) for cta in self.ctas):
             self.arrived, self.phase = 0, self.phase + 1
 
-    def memory_of(self, address):
-        """Of the peer whose window |address| lies in, all lanes alike; and how far its window is from its own."""
-        rank = int(address[0]) // PEER_BYTES - 1
-        if (address // U64(PEER_BYTES) != U64(rank + 1)).any() or not 0 <= rank < len(self.ctas):
-            raise Fault(f"address {address[0]:#x} is of no peer")
-        peer = self.ctas[rank]
-        if not self.phase or not any(w.live.any() for w in peer.warps):
-            raise Fault("a peer that may not have begun, or that has ended")
-        return peer.shared, U64(PEER_BYTES * (rank + 1))
+    def peers_of(self, address):
+        """Peers in whose windows |address| lies, with the lanes, and where in its shared memory."""
+        ranks = address // U64(PEER_BYTES)
+        for window in np.unique(ranks):
+            rank = int(window) - 1
+            if not 0 <= rank < len(self.ctas):
+                raise Fault(f"address {address[ranks == window][0]:#x} is of no peer")
+            peer = self.ctas[rank]
+            if not self.phase or not any(w.live.any() for w in peer.warps):
+                raise Fault("a peer that may not have begun, or that has ended")
+            lanes = ranks == window
+            yield peer, lanes, address[lanes] - U64(PEER_BYTES * (rank + 1))
 
     def run(self):
         running = [w for cta in self.ctas for w in cta.warps]

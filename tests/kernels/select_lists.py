@@ -42,6 +42,8 @@ class Call:
         if special == "nan":
             k[..., ::37, 3] = PLAN.to_bits(np.nan)
             q[:, 0, ::3] = PLAN.to_bits(np.nan)
+        if special == "nan value":  # of one leaf, which few lists have
+            self.case.v[:, :, 5 * PLAN.C + 1, 3] = PLAN.to_bits(np.nan)
         if special == "zero":
             q[...] = 0
 
