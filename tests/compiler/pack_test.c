@@ -125,8 +125,8 @@ static void words(struct arena *arena) {
 }
 
 /* The lines of block selection, and those that a variant repeats. */
-static void selections(struct arena *arena) {
-  struct spec one = {
+static struct spec selection(void) {
+  return (struct spec){
       .name = "one",
       .shape = {.heads = 32, .kv_heads = 2, .head_dim = 64, .mask = MASK_CAUSAL},
       .pyramid = {.leaf = 64, .group = 2},
@@ -139,7 +139,22 @@ static void selections(struct arena *arena) {
       .phases = {.prefill = true, .decode = true, .query_tile = 4},
       .pages = {.present = true, .size = 32},
   };
-  struct spec two = one, three = one;
+}
+
+/* All kernels of a variant that walks, in this order. */
+static void lists_kernels(struct arena *arena, const char *manifest) {
+  static const char *const kernels[] = {"pyramid",       "pyramid_top", "walk",  "cluster",
+                                        "scatter",       "leaf_score",  "pick",  "flat",
+                                        "attend_blocks", "append",      "decode"};
+  const char *at = manifest;
+  for (unsigned i = 0; at && i < sizeof kernels / sizeof *kernels; i++)
+    at = strstr(at,
+                arena_printf(arena, "\nkernel %s entry=pisa_%s threads=", kernels[i], kernels[i]));
+  CHECK(at && !strstr(manifest, "smem=dynamic"));
+}
+
+static void selections(struct arena *arena) {
+  struct spec one = selection(), two = one, three = one;
   two.pyramid.leaf = 128;
   two.route.score = SCORE_HALF_VARIANCE;
   two.route.reduce = REDUCE_SUM;
@@ -169,14 +184,7 @@ static void selections(struct arena *arena) {
                          "route pyramid score=half_variance reduce=sum keep=8 start=0 "
                          "leaf_stage=fused query_tile=4 decode_start=128\npart ptx"));
   CHECK(strstr(out.data, "variant 2 three\nalways current\npart ptx"));
-  static const char *const kernels[] = {"pyramid",       "pyramid_top", "walk",  "cluster",
-                                        "scatter",       "leaf_score",  "pick",  "flat",
-                                        "attend_blocks", "append",      "decode"};
-  const char *at = out.data;
-  for (unsigned i = 0; at && i < sizeof kernels / sizeof *kernels; i++)
-    at = strstr(at,
-                arena_printf(arena, "\nkernel %s entry=pisa_%s threads=", kernels[i], kernels[i]));
-  CHECK(at && !strstr(out.data, "smem=dynamic"));
+  lists_kernels(arena, out.data);
   text_fini(&out);
   code_fini(&code);
 }

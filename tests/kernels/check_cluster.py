@@ -1,5 +1,4 @@
 """usage: check_cluster.py EMIT [KEY=VALUE ...]: offsets and items of the kernel cluster, entries of the kernel scatter."""
-import numpy as np
 
 from clusters import CLUSTER, NEAR, NO_SLOT, SINGLE, Stage, has_singles
 from machine import Global

@@ -4,7 +4,7 @@ import sys
 
 import numpy as np
 
-from clusters import LOG2_E, Stage
+from clusters import Stage
 from machine import Global
 from selection import Case, Sequences, plan_of_arguments
 

@@ -7,7 +7,6 @@ and wgmma with its descriptors. Checked on the way: every address lies in an arr
 instructions meet all their lanes, accumulators are not read before wgmma.wait_group (they hold nan until then),
 barriers do not deadlock. Not modelled: timing, caches, memory ordering, rounding of the approximate functions.
 """
-import re
 
 import numpy as np
 

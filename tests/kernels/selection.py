@@ -35,9 +35,6 @@ class Plan:
         self.span = 64 if self.g == 8 else 16
         self.ulp = 2.0 ** (-10 if self.is_fp16 else -7)  # between neighbours, relative to the smaller, at most
 
-    def with_words(self, *words):
-        return Plan(self.emit, [*self.words, *words])
-
     def to_bits(self, x):
         x = np.asarray(x).astype(F32)
         return x.astype(np.float16).view(np.uint16) if self.is_fp16 else f32_to_bf16(x)

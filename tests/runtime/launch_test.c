@@ -3,6 +3,7 @@
    copies. */
 #include "runtime/launch.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "tests/runtime/calls.h"
@@ -62,89 +63,40 @@ static void check_other_shapes(void) {
 }
 
 /* Query blocks of 64 rows, key blocks of 128, masses to second order, windows. */
-static void check_other_blocks(void) {
-  static const struct {
-    const char *blocks, *always;
-    int64_t query, key, window, n_q, n_k, kept;
-    bool second_order;
-    bool uneven; /* more blocks are forced for some query block than the density gives */
-    int64_t tokens[2];
-  } cases[] = {
-      {"query=64 key=64 lists=separate", NULL, 64, 64, -1, 300, 3000, 5, false, false, {0, 0}},
-      {"query=64 key=64 lists=separate",
-       "always window=2\n",
-       64,
-       64,
-       2,
-       1000,
-       640,
-       5,
-       true,
-       true,
-       {0, 0}},
-      {"query=128 key=64 lists=separate",
-       "always window=0\n",
-       128,
-       64,
-       0,
-       1000,
-       640,
-       2,
-       true,
-       true,
-       {0, 0}},
-      {"query=128 key=64 lists=separate",
-       "always window=0\n",
-       128,
-       64,
-       0,
-       1000,
-       1024,
-       2,
-       true,
-       false,
-       {0, 0}},
-      {"query=128 key=64 lists=separate",
-       "always window=9\n",
-       128,
-       64,
-       9,
-       4096,
-       4096,
-       20,
-       false,
-       true,
-       {0, 0}},
-      {"query=128 key=128 lists=separate", NULL, 128, 128, -1, 5000, 2048, 2, true, false, {0, 0}},
-      {"query=128 key=128 lists=separate", NULL, 128, 128, -1, 130, 2112, 2, false, false, {0, 0}},
-      {"query=128 key=128 lists=separate",
-       "always first=1\nalways window=1\n",
-       128,
-       128,
-       1,
-       4429,
-       4429,
-       4,
-       true,
-       false,
-       {0, 1}}};
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    const char *attend = cases[i].second_order
-                             ? "selected=exact rest=taylor_hybrid mass=second_order"
-                             : "selected=exact rest=taylor_hybrid mass=zeroth_order";
-    pisa_module *module = load_module(&(struct sample_spec){
-        .blocks = cases[i].blocks, .always = cases[i].always, .attend = attend});
-    const pisa_attention call = make_call(2, 3, cases[i].n_q, cases[i].n_k, i % 2);
-    struct expect expect = expect_default(&call, cases[i].kept);
-    expect.query = cases[i].query;
-    expect.key = cases[i].key;
-    expect.second_order = cases[i].second_order;
-    expect.window = cases[i].window;
-    expect.uneven = cases[i].uneven;
-    memcpy(expect.always, cases[i].tokens, sizeof cases[i].tokens);
-    check_call(module, &expect);
-    pisa_module_unload(module);
-  }
+static const struct blocks_case {
+  const char *always;
+  int64_t query, key, window, n_q, n_k, kept;
+  bool second_order;
+  bool uneven; /* more blocks are forced for some query block than the density gives */
+  int64_t first;
+} blocks_cases[] = {
+    {NULL, 64, 64, -1, 300, 3000, 5, false, false, 0},
+    {"always window=2\n", 64, 64, 2, 1000, 640, 5, true, true, 0},
+    {"always window=0\n", 128, 64, 0, 1000, 640, 2, true, true, 0},
+    {"always window=0\n", 128, 64, 0, 1000, 1024, 2, true, false, 0},
+    {"always window=9\n", 128, 64, 9, 4096, 4096, 20, false, true, 0},
+    {NULL, 128, 128, -1, 5000, 2048, 2, true, false, 0},
+    {NULL, 128, 128, -1, 130, 2112, 2, false, false, 0},
+    {"always first=1\nalways window=1\n", 128, 128, 1, 4429, 4429, 4, true, false, 1},
+};
+
+static void check_blocks(const struct blocks_case *c, bool strided) {
+  char blocks[64], attend[64];
+  snprintf(blocks, sizeof blocks, "query=%d key=%d lists=separate", (int)c->query, (int)c->key);
+  snprintf(attend, sizeof attend, "selected=exact rest=taylor_hybrid mass=%s_order",
+           c->second_order ? "second" : "zeroth");
+  pisa_module *module =
+      load_module(&(struct sample_spec){.blocks = blocks, .always = c->always, .attend = attend});
+  const pisa_attention call = make_call(2, 3, c->n_q, c->n_k, strided);
+  struct expect expect = expect_default(&call, c->kept);
+  expect.query = c->query;
+  expect.key = c->key;
+  expect.second_order = c->second_order;
+  expect.window = c->window;
+  expect.uneven = c->uneven;
+  expect.always[1] = c->first;
+  check_call(module, &expect);
+  pisa_module_unload(module);
 }
 
 static void check_shapes(void) {
@@ -319,7 +271,8 @@ int main(void) {
   check_taylor_0();
   check_dense();
   check_other_shapes();
-  check_other_blocks();
+  for (size_t i = 0; i < sizeof blocks_cases / sizeof *blocks_cases; i++)
+    check_blocks(&blocks_cases[i], i % 2);
   pisa_module *module = load_module(&(struct sample_spec){.no_cubin = false});
   check_some(module);
   check_refusals(module);
