@@ -68,7 +68,6 @@ const char *words_text(struct arena *arena, const struct ast_word *words,
 /* "a, b, c" */
 const char *list_text(struct arena *arena, const char *const *names);
 const char *option_list(struct arena *arena, const struct option *options);
-const char **option_names(struct arena *arena, const struct option *options);
 /* "; did you mean 'heads'?" or "" */
 const char *hint(struct arena *arena, const char *word, const char *const *names);
 const char *hint_option(struct arena *arena, const char *words, const struct option *options);

@@ -25,7 +25,7 @@ const char *list_text(struct arena *arena, const char *const *names) {
   return list;
 }
 
-const char **option_names(struct arena *arena, const struct option *options) {
+static const char **option_names(struct arena *arena, const struct option *options) {
   int n = 0;
   while (options[n].words)
     n++;

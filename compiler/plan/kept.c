@@ -107,10 +107,3 @@ int64_t kept_blocks(const struct spec *spec, int64_t tokens, int64_t i) {
 bool kept_are_alike(const struct spec *spec) {
   return plan_window(spec) < 0 && spec->shape.mask == MASK_NONE;
 }
-
-int64_t kept_most(const struct spec *spec, int64_t tokens) {
-  int64_t most = 0, query_blocks = ceil_div(tokens, spec->blocks.query);
-  for (int64_t i = 0; i < (kept_are_alike(spec) ? 1 : query_blocks); i++)
-    most = larger(most, kept_blocks(spec, tokens, i));
-  return most;
-}

@@ -12,9 +12,6 @@ int64_t kept_blocks(const struct spec *spec, int64_t tokens, int64_t i);
 /* Whether all query blocks read as many. */
 bool kept_are_alike(const struct spec *spec);
 
-/* The most that any query block reads. */
-int64_t kept_most(const struct spec *spec, int64_t tokens);
-
 /* Block selection: nodes of |size| tokens that are forced for a query in leaf |own| of |tokens|. */
 int64_t forced_nodes(const struct spec *spec, int64_t tokens, int64_t own, int64_t size);
 

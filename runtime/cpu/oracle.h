@@ -59,10 +59,6 @@ void oracle_scores(const struct cpu_problem *problem, const struct oracle_summar
 double oracle_limit(const struct cpu_problem *problem, const struct oracle_summary *summary,
                     int64_t i);
 
-/* list [kept] = the blocks of the |kept| largest of score [n], ties to the lower index; ascending.
-   No score is NaN. */
-bool oracle_select(const double *score, int64_t n, int64_t kept, int32_t *list);
-
 /* Stages 2 and 3, query block |i|: score [NT] and list [kept], whose first |n| entries are the
    blocks read exactly, ascending. */
 bool oracle_choose(const struct cpu_problem *problem, const struct oracle_summary *summary,

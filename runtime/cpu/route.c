@@ -88,7 +88,9 @@ static int by_block(const void *a, const void *b) {
   return (*x > *y) - (*x < *y);
 }
 
-bool oracle_select(const double *score, int64_t n, int64_t kept, int32_t *list) {
+/* list [kept] = the blocks of the |kept| largest of score [n], ties to the lower index; ascending.
+   No score is NaN. */
+static bool largest(const double *score, int64_t n, int64_t kept, int32_t *list) {
   struct candidate *order = malloc((size_t)(n + 1) * sizeof *order); /* [n] */
   if (!order)
     return false;
@@ -124,5 +126,5 @@ bool oracle_choose(const struct cpu_problem *p, const struct oracle_summary *sum
   else
     *n = cpu_count(p, i);
   assert(*n <= p->kept);
-  return p->threshold || oracle_select(score, p->k_blocks, *n, list);
+  return p->threshold || largest(score, p->k_blocks, *n, list);
 }

@@ -15,7 +15,7 @@ struct random random_at(uint64_t seed, uint64_t stream, uint64_t index) {
   return (struct random){mix(seed ^ mix(stream ^ mix(index)))};
 }
 
-uint64_t random_bits(struct random *random) {
+static uint64_t random_bits(struct random *random) {
   random->state += 0x9e3779b97f4a7c15ULL;
   return mix(random->state);
 }

@@ -11,7 +11,6 @@ struct random {
 
 /* A generator for one row of one array: |stream| and |index| name it. */
 struct random random_at(uint64_t seed, uint64_t stream, uint64_t index);
-uint64_t random_bits(struct random *random);
 /* In [0, n). */
 int64_t random_below(struct random *random, int64_t n);
 /* out[i], i < n: independent standard normal numbers. n is even. */

@@ -52,8 +52,6 @@ void sweep_clock_close(struct sweep_clock *clock);
 
 /* What a point takes: ms, or its cost where none is timed. */
 double sweep_effort(const struct sweep *sweep, const struct sweep_point *point);
-/* What it loses: its error, or 1 - recall of packs that select blocks. */
-double sweep_loss(const struct sweep *sweep, const struct sweep_point *point);
 /* Sets front of all points. */
 void sweep_find_front(struct sweep *sweep);
 /* The point of least effort within the bound of the options; -1: none holds it, or there is none.

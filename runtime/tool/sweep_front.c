@@ -8,19 +8,19 @@ double sweep_effort(const struct sweep *s, const struct sweep_point *point) {
   return s->timed ? point->ms : point->cost;
 }
 
-double sweep_loss(const struct sweep *s, const struct sweep_point *point) {
+/* What it loses: its error, or 1 - recall of packs that select blocks. */
+static double loss_of(const struct sweep *s, const struct sweep_point *point) {
   return s->selects ? 1 - point->recall : point->error;
 }
 
 static bool beats(const struct sweep *s, const struct sweep_point *a, const struct sweep_point *b) {
-  double effort = sweep_effort(s, a) - sweep_effort(s, b),
-         loss = sweep_loss(s, a) - sweep_loss(s, b);
+  double effort = sweep_effort(s, a) - sweep_effort(s, b), loss = loss_of(s, a) - loss_of(s, b);
   return effort <= 0 && loss <= 0 && (effort < 0 || loss < 0);
 }
 
 void sweep_find_front(struct sweep *s) {
   for (int i = 0; i < s->n; i++) {
-    s->points[i].front = isfinite(sweep_loss(s, &s->points[i]));
+    s->points[i].front = isfinite(loss_of(s, &s->points[i]));
     for (int j = 0; j < s->n; j++)
       if (beats(s, &s->points[j], &s->points[i]))
         s->points[i].front = false;

@@ -139,9 +139,6 @@ struct verify_inputs {
   const int32_t *lengths; /* [B], NULL: none; keys and values behind them are huge, but finite */
 };
 
-/* Rows of k and v of sequence |b| that count: its length within 0 to n_k. */
-int64_t verify_keys(const struct verify_inputs *inputs, int64_t b);
-
 /* Fills the arrays, the same bits for the same seed on any number of threads. */
 void verify_fill(struct verify_inputs *inputs, enum verify_input kind, pisa_type type,
                  uint64_t seed);

@@ -134,7 +134,8 @@ static void fill_queries(void *context, int thread, int64_t n) {
   }
 }
 
-int64_t verify_keys(const struct verify_inputs *inputs, int64_t b) {
+/* Rows of k and v of sequence |b| that count: its length within 0 to n_k. */
+static int64_t keys_of(const struct verify_inputs *inputs, int64_t b) {
   int64_t all = inputs->k.n, own = inputs->lengths ? inputs->lengths[b] : all;
   return own < 0 ? 0 : own < all ? own : all;
 }
@@ -154,7 +155,7 @@ static void fill_keys(void *context, int thread, int64_t n) {
     int64_t b = bh / k->heads, h = bh % k->heads;
     key_row(fill, bh, n, key);
     value_row(fill, bh, n, value);
-    if (n >= verify_keys(fill->inputs, b)) {
+    if (n >= keys_of(fill->inputs, b)) {
       huge_row(fill, n, key);
       huge_row(fill, n + 1, value);
     }
@@ -184,7 +185,7 @@ static void swap_rows(uint16_t *a, uint16_t *b, int64_t d) {
 static void permute_block(struct verify_inputs *inputs, struct random *random, int64_t b, int64_t h,
                           int64_t begin) {
   const struct verify_tensor *k = &inputs->k, *v = &inputs->v;
-  int64_t left = verify_keys(inputs, b) - begin, rows = left < inputs->key ? left : inputs->key;
+  int64_t left = keys_of(inputs, b) - begin, rows = left < inputs->key ? left : inputs->key;
   for (int64_t i = rows - 1; i > 0; i--) {
     int64_t j = random_below(random, i + 1);
     swap_rows(verify_row(k, b, h, begin + i), verify_row(k, b, h, begin + j), k->d);

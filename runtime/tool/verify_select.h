@@ -208,8 +208,6 @@ pisa_status select_csr_bind(struct select_call *call, const struct select_buffer
  */
 pisa_status select_compare_csr(const struct select_call *call, const int32_t *lists,
                                struct verify_result *result, pisa_error *error);
-/* The method of |call| as the oracle takes it. */
-struct selection select_of(const struct select_call *call);
 
 struct select_head { /* a key head of a sequence */
   int64_t b, hk;

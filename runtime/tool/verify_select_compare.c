@@ -27,7 +27,8 @@ static void out_of_memory(const struct select_comparison *c) {
   verify_fail(c->result, "not enough host memory for the oracle");
 }
 
-struct selection select_of(const struct select_call *c) {
+/* The method of |c| as the oracle takes it. */
+static struct selection select_of(const struct select_call *c) {
   const struct pisa_method *m = &c->module->method;
   bool flat = c->shape.is_decode ? m->flat : c->shape.is_flat;
   return selection_of_method(m, flat, c->shape.is_decode, (double)c->shape.scale);

@@ -22,6 +22,17 @@ static struct spec spec_of(void) {
   };
 }
 
+/* The most that any query block reads. */
+static int64_t kept_most(const struct spec *spec, int64_t tokens) {
+  int64_t most = 0;
+  for (int64_t i = 0; i * spec->blocks.query < tokens; i++) {
+    int64_t kept = kept_blocks(spec, tokens, i);
+    CHECK(!kept_are_alike(spec) || i == 0 || kept == most);
+    most = kept > most ? kept : most;
+  }
+  return most;
+}
+
 static void keeps(void) {
   struct spec spec = spec_of();
   CHECK(kept_most(&spec, 6400) == 29); /* exact decimals: 0.29 of 100 blocks */
