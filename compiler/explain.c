@@ -12,7 +12,7 @@
 /* ---- numbers ---- */
 
 /* Three figures and a unit of 1000: 1.88T, 64.5M, 0. */
-void explain_scaled(double value, char out[16]) {
+static void scaled(double value, char out[16]) {
   static const char UNITS[] = " kMGTP";
   int unit = 0;
   while (value >= 999.5 && unit < 5) {
@@ -27,7 +27,7 @@ void explain_scaled(double value, char out[16]) {
 
 void explain_cell(struct text *out, int width, double value) {
   char digits[16];
-  explain_scaled(value, digits);
+  scaled(value, digits);
   text_printf(out, "  %*s", width, digits);
 }
 
@@ -239,7 +239,7 @@ static void print_costs(const struct plan *plan, const struct costs *c, struct t
     print_launch(plan, c, &c->launch[i], out);
   double dense = c->dense_flops / t->tensor_flops + t->launch_seconds;
   char digits[16];
-  explain_scaled(c->flops, digits);
+  scaled(c->flops, digits);
   text_printf(out, "  attention %s FLOP, %.3f of dense attention's, %.0f for each byte from L2\n",
               digits, c->flops / c->dense_flops, c->flops / c->launch[c->n_launches - 1].l2_bytes);
   text_printf(
@@ -256,7 +256,7 @@ static void print_decode(const struct plan *plan, int64_t tokens, struct text *o
   const struct target *t = plan->target;
   double bytes = 4.0 * (double)tokens * plan->spec->shape.kv_heads * p->head_dim;
   char digits[16];
-  explain_scaled(bytes, digits);
+  scaled(bytes, digits);
   text_printf(out,
               "\na decoding step of one query at %lld tokens: %s bytes of keys and values, at best "
               "%.1f us, 2 launches of %.0f us included\n",
@@ -302,10 +302,21 @@ static void print_rejections(const struct plan *plan, struct text *out) {
     text_printf(out, "  %s: %s\n", plan->rejections[i].candidate, plan->rejections[i].reason);
 }
 
+/* The costs above hold for any length; the route kernel does not. */
+static void print_most(const struct plan *plan, const struct costs *c, struct text *out) {
+  int64_t most = cost_most_tokens(plan);
+  if (most > 0 && !c->attend->dense && c->tokens > most)
+    text_printf(out,
+                "  warning: pisa_launch refuses calls of more than %lld tokens: the route kernel "
+                "keeps a row of scores in shared memory\n",
+                (long long)most);
+}
+
 static void print_prefill(const struct plan *plan, int64_t tokens, struct text *out) {
   const struct costs costs = cost_of(plan, tokens);
   print_work(plan, &costs, out);
   print_costs(plan, &costs, out);
+  print_most(plan, &costs, out);
 }
 
 static void explain_piecewise(struct arena *arena, const struct plan *plan, int64_t tokens,

@@ -22,12 +22,11 @@ void explain_selection(const struct plan *plan, int64_t tokens, struct text *out
 void explain_selection_method(const struct plan *plan, struct text *out);
 
 /* What both pages are made of: name, target and shape; phases and pages; forced token ranges,
-   |block| being what they are ranges of; three figures and a unit of 1000 (1.88T, 64.5M, 0), and
-   the same in a column. */
+   |block| being what they are ranges of; three figures and a unit of 1000 (1.88T, 64.5M, 0) in a
+   column. */
 void explain_shape(const struct plan *plan, struct text *out);
 void explain_phases(const struct spec *spec, struct text *out);
 void explain_ranges(const struct spec *spec, const char *block, struct text *out);
-void explain_scaled(double value, char out[16]);
 void explain_cell(struct text *out, int width, double value);
 
 #endif

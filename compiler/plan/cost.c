@@ -4,8 +4,15 @@
 #include "compiler/plan/cost.h"
 
 #include "compiler/plan/kept.h"
+#include "runtime/abi.def"
 
-enum { ELEMENT = 2, FLOAT = 4 };
+enum {
+  ELEMENT = 2,
+  FLOAT = 4,
+  ROUTE_ROWS = 16, /* whose scores the route kernel holds: of NT blocks, padded to MEAN_TILE, and */
+  MEAN_TILE = 128,
+  ROUTE_PAD = 4
+};
 
 static int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
@@ -93,7 +100,8 @@ static void route(const struct plan *plan, struct costs *c) {
   double norms = p->term != TERM_NONE ? nt * 8 * FLOAT : 0;
   double parts = p->reduces_h ? (kv_heads + plan->target->sm_count - 1) * d * d * FLOAT : 0;
   double key_bytes = nt * d * ELEMENT + norms; /* of one head */
-  cost->smem_bytes = (int)(16 * (128 * ceil_div(c->key_blocks, 128) + 4) * 4);
+  int64_t row = MEAN_TILE * ceil_div(c->key_blocks, MEAN_TILE) + ROUTE_PAD;
+  cost->smem_bytes = (int)(ROUTE_ROWS * row * FLOAT);
   cost->flops = rows * nt * 2 * d;
   cost->l2_bytes = heads * (double)row_tiles * key_bytes + rows * 2 * d * ELEMENT + parts + lists;
   cost->hbm_bytes = kv_heads * key_bytes + rows * 2 * d * ELEMENT + parts + lists;
@@ -194,6 +202,14 @@ struct costs cost_of(const struct plan *plan, int64_t tokens) {
   if (plan->below && tokens < plan->spec->below.tokens)
     return costs_of_dense(plan, dense, tokens);
   return costs_of(plan, plan->spec, general(plan), tokens);
+}
+
+int64_t cost_most_tokens(const struct plan *plan) {
+  if (!plan->routed)
+    return 0;
+  int64_t row = plan->target->smem_bytes / (ROUTE_ROWS * FLOAT) - ROUTE_PAD;
+  int64_t blocks = smaller(row / MEAN_TILE * MEAN_TILE, 32 * PISA_MAX_MASK_WORDS);
+  return blocks * plan->spec->blocks.key;
 }
 
 int64_t cost_crossover(struct arena *arena, const struct plan *plan) {

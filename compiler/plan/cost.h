@@ -42,6 +42,9 @@ struct costs {
    below what the spec says. Of a plan that selects blocks only where it is. */
 struct costs cost_of(const struct plan *plan, int64_t tokens);
 
+/* The most keys of a call, which the route kernel's shared memory bounds; 0: any number. */
+int64_t cost_most_tokens(const struct plan *plan);
+
 /* The shortest length, in steps of 128 tokens, from which |plan| needs less time than dense
    attention by these costs, whatever `below` says; 0 when there is none up to 128 K tokens, or when
    |plan| is dense. */

@@ -72,6 +72,17 @@ notes "note: score lse cannot be built yet: kernels exist for score mean" errors
 notes '"severity": "note", "file": "errors/score-lse.pisa", "line": 6' --json errors/score-lse.pisa
 [ -z "$("$pisac" check $spec 2>&1)" ] || { echo "a note about a spec that can be built"; status=1; }
 
+# `explain` says where a call is longer than any that can be launched
+warns() { # warns MOST TOKENS [--set ...]
+  most=$1
+  shift
+  "$pisac" explain $spec --tokens "$@" | grep -q "warning: pisa_launch refuses calls of more than $most tokens: the route"
+}
+warns 229376 229377 || { echo "explain: nothing about a row of scores that is too long"; status=1; }
+warns 229376 229376 && { echo "explain: a warning about the longest row of scores"; status=1; }
+warns 458752 458753 --set key=128 || { echo "explain: nothing about a row of scores of blocks of 128"; status=1; }
+spec=specs/dense.pisa warns 229376 300000 && { echo "explain: dense attention has no row of scores"; status=1; }
+
 "$pisac" build no_such.pisa 2>/dev/null
 [ $? = 2 ] || { echo "a missing file is not status 2"; status=1; }
 for format in pack c; do # nothing is said to be there that is not
