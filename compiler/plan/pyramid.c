@@ -24,12 +24,6 @@ const char *plan_why_not_clustered(const struct spec *spec) {
     return "clusters are scored without a mask: they need mask causal and always current";
   if (keys != 64 && keys != 128)
     return "clusters exist for parents of 64 or 128 keys: leaf times group";
-  if (spec->shape.head_dim != 64 && spec->shape.head_dim != 128)
-    return "clusters exist for head_dim 64 or 128: images of keys have whole panels";
-  if (spec->pyramid.leaf < 16 || spec->shape.heads / spec->shape.kv_heads > 32)
-    return "clusters exist for leaves of 16 tokens or more, at most 32 query heads per key head";
-  if (spec->route.keep > 64)
-    return "clusters exist for keep up to 64";
   if (spec->route.start_nodes > spec->route.keep)
     return "clusters exist for walks whose first level is kept whole: start at most keep, or root";
   return NULL;
