@@ -1,5 +1,6 @@
 /* select_numbers.c: sizes of a call in; out come the numbers that kernels of block selection and
    their workspace are sized by, and the first of them that the kernels cannot count. */
+#include <assert.h>
 #include <inttypes.h>
 
 #include "runtime/select.h"
@@ -15,11 +16,13 @@ enum {
   SPLIT_KEYS = 128     /* of all keys: a unit of 16 for each of 8 warps */
 };
 
-/* Query numbers of a segment: doubled while there were too many segments. */
+/* Query numbers of a segment, a power of two as walk needs it: doubled while there were too many
+   segments. */
 static int64_t chunk_of(const struct pisa_shape *s) {
   int64_t chunk = CHUNK, most = pisa_min(MAX_SEGMENTS, PISA_MAX_SEGMENTS / s->kv_heads);
   while (chunk < MAX_CHUNK && pisa_ceil_div(s->queries, chunk) > most)
     chunk *= 2;
+  assert((chunk & (chunk - 1)) == 0 && chunk <= MAX_CHUNK);
   return chunk;
 }
 
