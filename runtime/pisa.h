@@ -128,7 +128,7 @@ typedef struct pisa_attention {
   int64_t batch;    /* B >= 1 */
   int64_t heads;    /* H >= 1; H / kv_heads must be the spec's */
   int64_t kv_heads; /* Hk >= 1 */
-  int64_t n_q, n_k; /* Nq, Nk: 1 to 2^30 */
+  int64_t n_q, n_k; /* Nq, Nk: 1 to 2^30; with route top_k on a GPU at most 3584 key blocks */
   pisa_tensor q;    /* [B, H, Nq, D] */
   pisa_tensor k, v; /* [B, Hk, Nk, D] */
   pisa_tensor o;    /* [B, H, Nq, D] */
