@@ -16,7 +16,8 @@ struct decode_attend { /* one CTA */
   int warps;
   int shares; /* warps of 16 heads each that read the same */
   int places; /* of those that read different units */
-  val joined; /* shared pointer: mbarrier of what is sent here, of decode_attend_sent; or null */
+  val joined; /* shared pointer: mbarrier that expects decode_attend_sent bytes; null: the splits
+                 meet at the cluster's barrier */
 };
 
 /* Eight columns of a head, as a lane of the warps of |share| has them. A |number| is 32 of them,
@@ -48,7 +49,7 @@ void decode_attend_merge(struct ir *k, const struct decode_attend *a, int places
 
 /* ---- decode_attend_join.c ---- */
 
-/* Bytes (i32) that all send to CTA |split|, or to this one. */
+/* Bytes (i32) that all splits, itself too, send to CTA |split| of them. */
 val decode_attend_sent(struct ir *k, const struct plan_pyramid *plan, val split, val splits);
 /* This CTA's sums of the |index|-th pieces, into the shared memory of the peer that joins them. */
 void decode_attend_send(struct ir *k, const struct decode_attend *a, val index,

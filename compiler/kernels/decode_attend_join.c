@@ -2,7 +2,8 @@
    out come o and lse.
 
    Pieces are dealt to the CTAs in turn. Each CTA puts its sums of a piece into the shared memory of
-   the one that joins it, so that after the barrier no one waits for another's memory:
+   the one that joins it, so that after the cluster's barrier, or the mbarrier |joined| at which
+   what is sent arrives, no one waits for another's memory:
 
        slot (index / splits) splits + split of CTA index mod splits:
            4 of x, all lanes | the other 4 | top and sum                      40 bytes a lane

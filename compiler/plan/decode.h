@@ -182,7 +182,8 @@ static inline bool decode_shares(const struct plan_pyramid *p) {
          decode_warps(p) == 2 * DECODE_SHARE_READERS;
 }
 
-/* Of the kernel decode, whose selection and attention take turns, unless they are one. */
+/* Of the kernel decode, whose selection and attention take turns, or where leaves are shared lie
+   side by side. */
 static inline int decode_bytes(const struct plan_pyramid *p) {
   const int select = decode_select_bytes(p);
   const int attend = p->attends ? decode_attend_bytes(p, decode_warps(p)) : 0;
