@@ -6,7 +6,11 @@
 #include "compiler/sm90/ones.h"
 #include "compiler/sm90/sync.h"
 
-enum { MAX_GROUPS = 2, WORD = 4 };
+enum {
+  MAX_GROUPS = 2,
+  WORD = 4,
+  ASK_ROWS = 128 /* what memory brings while one kernel ends and the next begins */
+};
 
 struct pass pass_open(struct ir *k, struct pass p, int smem_bytes) {
   p.lanes = lanes_new(k);
@@ -69,24 +73,37 @@ void pass_load(struct ir *k, const struct pass *p, struct slot slot, unsigned in
   }
 }
 
+void pass_ask(struct ir *k, const struct pass *p, unsigned inputs, const val maps[MAX_INPUTS],
+              const struct place4 from[MAX_INPUTS]) {
+  for (int row = 0; row < ASK_ROWS; row += BOX_ROWS) {
+    for (enum input i = INPUT_K; i < MAX_INPUTS; i++) {
+      if (has_input(inputs, i)) {
+        struct place4 place = from[i];
+        place.row = add_const(k, place.row, row);
+        tma_prefetch_rows(k, p->columns, maps[i], place);
+      }
+    }
+  }
+}
+
 /* ---- roles ---- */
 
 static void make_ready(struct ir *k, const struct pass *p, const val maps[MAX_INPUTS]) {
   IF (k, is_eq(k, p->lanes.warp, i32(k, 0))) {
     ONE_THREAD (k) {
-      ring_init(k, &p->ring, pass_consumer_warps(p));
-      mbarrier_init_done(k);
       for (enum input i = INPUT_K; i < MAX_INPUTS; i++) {
         if (!is_null(maps[i])) {
           tma_prefetch(k, maps[i]);
         }
       }
+      ring_init(k, &p->ring, pass_consumer_warps(p));
+      mbarrier_init_done(k);
     }
   }
   ones_fill(k, p->ones_offset);
   fence_async_proxy(k);
   cta_sync(k);
-  launch_handover(k);
+  launch_next(k);
 }
 
 void pass_run(struct ir *k, const struct pass *p, const val maps[MAX_INPUTS],
@@ -150,8 +167,13 @@ struct walk walk_start(struct ir *k, const struct sequences *s, val first) {
   w.j = var_init(k, sub(k, first, mul(k, head, s->blocks)));
   w.batch = var_init(k, batch);
   w.inner = var_init(k, sub(k, head, mul(k, batch, s->heads)));
-  w.keys = var_init(k, keys_of(k, s, batch));
+  w.keys = var_init(k, s->n_k);
   return w;
+}
+
+void walk_enter(struct ir *k, const struct sequences *s, const struct walk *w) {
+  launch_wait(k);
+  set(k, w->keys, keys_of(k, s, get(k, w->batch)));
 }
 
 /* Behind the last head the walk ends. */

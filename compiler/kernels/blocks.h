@@ -36,8 +36,13 @@ struct tile pass_tile(struct ir *k, const struct pass *p, struct slot slot, enum
 /* The tiles of |inputs|, each from its map, first row at its place. */
 void pass_load(struct ir *k, const struct pass *p, struct slot slot, unsigned inputs,
                const val maps[MAX_INPUTS], const struct place4 from[MAX_INPUTS]);
-/* Readies ring, tensor maps (those not null) and the tile of ones, waits for the kernels before
-   this one; then |produce| in one thread, |consume| in the computing warpgroups. */
+/* Asks for their first 128 rows in L2, before walk_enter: memory's first answer takes as long as
+   the kernels before this one take to end. Rows behind the head's are not there and not asked for.
+ */
+void pass_ask(struct ir *k, const struct pass *p, unsigned inputs, const val maps[MAX_INPUTS],
+              const struct place4 from[MAX_INPUTS]);
+/* Readies ring, tensor maps (those not null) and the tile of ones; then |produce| in one thread,
+   |consume| in the computing warpgroups: both wait for the kernels before this one (walk_enter). */
 void pass_run(struct ir *k, const struct pass *p, const val maps[MAX_INPUTS],
               void (*produce)(struct ir *, const void *),
               void (*consume)(struct ir *, const void *), const void *kernel);
@@ -65,7 +70,11 @@ struct walk {
   struct var batch, inner; /* its sequence, and which head of that */
   struct var keys;
 };
+/* walk_start: at block |first|, by arithmetic alone, as the kernels before this one may still run.
+   walk_enter waits for them, before the first access to memory, and reads how many keys the
+   sequence has: |keys| is n_k until then. */
 struct walk walk_start(struct ir *k, const struct sequences *s, val first);
+void walk_enter(struct ir *k, const struct sequences *s, const struct walk *w);
 val walk_on(struct ir *k, const struct sequences *s, const struct walk *w); /* to a new head? */
 val walk_has_keys(struct ir *k, const struct sequences *s, const struct walk *w); /* block j */
 struct place4 walk_place(struct ir *k, const struct sequences *s, const struct walk *w);

@@ -40,10 +40,19 @@ static void load_block(struct ir *k, const struct residual *a, const struct walk
   pass_load(k, &a->pass, slot, BOTH, maps, from);
 }
 
+static void ask_first(struct ir *k, const struct residual *a, const struct walk *w) {
+  const val maps[MAX_INPUTS] = {ARG(k), ARG(v)};
+  struct place4 place = walk_place(k, &a->sequences, w);
+  const struct place4 from[MAX_INPUTS] = {place, place};
+  pass_ask(k, &a->pass, BOTH, maps, from);
+}
+
 static void produce(struct ir *k, const void *kernel) {
   const struct residual *a = kernel;
   struct ring_place place = ring_start(k);
   struct walk walk = walk_start(k, &a->sequences, a->blocks.first);
+  ask_first(k, a, &walk);
+  walk_enter(k, &a->sequences, &walk);
   FOR (k, index, a->blocks.first, a->blocks.end) {
     IF (k, walk_has_keys(k, &a->sequences, &walk)) {
       struct slot slot = ring_slot(k, &place);
@@ -104,6 +113,7 @@ static void consume(struct ir *k, const void *kernel) {
   struct walk walk = walk_start(k, &a->sequences, a->blocks.first);
   struct sums s = {.x = h_block_new(k, &a->pass, true)};
   s.h_bar = frag_new(k, a->plan->head_dim);
+  walk_enter(k, &a->sequences, &walk);
   FOR (k, index, a->blocks.first, a->blocks.end) {
     struct var part = var_init(k, f32(k, 0));
     val enters = is_eq(k, get(k, walk.j), i32(k, 0));

@@ -100,6 +100,22 @@ static val scale_of_h(struct ir *k, const struct route *a, val head) {
   return choose(k, is_eq(k, keys, ARG(n_k)), ARG(h_scale), fewer);
 }
 
+/* Element |first|, a multiple of PER_THREAD, of partial sums that are in the order of registers
+   (frag_store_f32): its place in rows of head_dim. That and the three behind it are of two lanes'
+   upper row, the others of the lower one, 8 rows further:
+       (0, 0) (0, 1)  (8, 0) (8, 1)  (0, 2) (0, 3)  (8, 2) (8, 3)     row, column */
+static val place_of_part(struct ir *k, const struct route *a, val first) {
+  enum { ROWS = 16, STEP = 128, COLUMNS = 8 }; /* of a warp; its elements of 8 columns */
+  const int dim = a->plan->head_dim;
+  val warp = udiv(k, first, i32(k, ROWS * dim)),
+      rest = sub(k, first, mul_const(k, warp, ROWS * dim));
+  val step = udiv(k, rest, i32(k, STEP)), in_step = bit_and(k, rest, i32(k, STEP - 1));
+  val pair = udiv(k, in_step, i32(k, PER_THREAD)); /* of lanes: two make a row's 8 columns */
+  val row = add(k, mul_const(k, warp, ROWS), shift_right(k, pair, i32(k, 1)));
+  val column = add(k, mul_const(k, step, COLUMNS), mul_const(k, bit_and(k, pair, i32(k, 1)), 4));
+  return add(k, mul_const(k, row, dim), column);
+}
+
 /* Adds PER_THREAD elements of a head's partial sums, from |first| on, in the order of their CTAs;
    slot = cta + head. */
 static void reduce_elements(struct ir *k, const struct route *a, val head, val first) {
@@ -128,7 +144,11 @@ static void reduce_elements(struct ir *k, const struct route *a, val head, val f
         pack_half(k, mul(k, get(k, sum[2 * i]), scale), mul(k, get(k, sum[2 * i + 1]), scale));
   }
   val out = at_row(k, ARG(h_sum), head, i32(k, elements * HALF));
-  store(k, pack4(k, pair), at(k, out, mul_const(k, first, HALF)), PER_THREAD * HALF);
+  val mine = at(k, out, mul_const(k, place_of_part(k, a, first), HALF));
+  for (int r = 0; r < 2; r++) {
+    val four = pack2(k, pair[r], pair[r + 2]);
+    store(k, four, at_const(k, mine, 8 * r * a->plan->head_dim * HALF), 4 * HALF);
+  }
 }
 
 /* CTA |cta| of those that reduce: H_ROWS rows of one key/value head. */

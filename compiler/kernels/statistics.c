@@ -106,19 +106,31 @@ static struct block block_at(struct ir *k, const struct statistics *a, const str
 
 /* ---- producer ---- */
 
+/* Where the tiles of a block lie, each in its map. */
+struct tiles {
+  val maps[MAX_INPUTS];
+  struct place4 from[MAX_INPUTS];
+};
+
+static struct tiles tiles_of(struct ir *k, const struct statistics *a, const struct walk *walk,
+                             const struct query_walk *queries) {
+  struct place4 place = walk_place(k, &a->sequences, walk);
+  struct tiles tiles = {{ARG(k), ARG(v), ARG(q)}, {place, place, place}};
+  struct place4 *q = &tiles.from[INPUT_Q];
+  val q_j = a->plan->group > 1 ? get(k, queries->q_j) : get(k, walk->j);
+  q->head = query_head(k, a, queries, place.head);
+  q->row = mul_const(k, q_j, a->plan->block);
+  return tiles;
+}
+
 static void load_block(struct ir *k, const struct statistics *a, struct slot slot,
                        const struct walk *walk, const struct query_walk *queries) {
-  const val maps[MAX_INPUTS] = {ARG(k), ARG(v), ARG(q)};
-  struct block block = block_at(k, a, walk, queries);
-  struct place4 place = walk_place(k, &a->sequences, walk);
-  struct place4 from[MAX_INPUTS] = {place, place, place};
-  from[INPUT_Q].head = query_head(k, a, queries, place.head);
-  from[INPUT_Q].row = mul_const(k, block.q_j, a->plan->block);
-  IF (k, block.has_keys) {
-    pass_load(k, &a->pass, slot, inputs_of(a), maps, from);
+  struct tiles tiles = tiles_of(k, a, walk, queries);
+  IF (k, walk_has_keys(k, &a->sequences, walk)) {
+    pass_load(k, &a->pass, slot, inputs_of(a), tiles.maps, tiles.from);
   }
   ELSE (k) {
-    pass_load(k, &a->pass, slot, SET_Q, maps, from);
+    pass_load(k, &a->pass, slot, SET_Q, tiles.maps, tiles.from);
   }
 }
 
@@ -127,6 +139,9 @@ static void produce(struct ir *k, const void *kernel) {
   struct ring_place place = ring_start(k);
   struct walk walk = walk_start(k, &a->sequences, a->blocks.first);
   struct query_walk queries = query_start(k, a, &walk);
+  struct tiles first = tiles_of(k, a, &walk, &queries);
+  pass_ask(k, &a->pass, inputs_of(a), first.maps, first.from);
+  walk_enter(k, &a->sequences, &walk);
   FOR (k, index, a->blocks.first, a->blocks.end) {
     struct slot slot = ring_slot(k, &place);
     ring_acquire(k, &a->pass.ring, slot);
@@ -302,6 +317,7 @@ static void consume(struct ir *k, const void *kernel) {
     s.h_sum = frag_new(k, a->plan->head_dim);
     frag_clear(k, &s.h_sum);
   }
+  walk_enter(k, &a->sequences, &walk);
   FOR (k, index, a->blocks.first, a->blocks.end) {
     struct slot slot = ring_slot(k, &place);
     struct block block = block_at(k, a, &walk, &queries);

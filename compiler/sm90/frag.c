@@ -4,6 +4,8 @@
 #include <assert.h>
 #include <math.h>
 
+enum { VECTOR = 4, VECTOR_BYTES = 16 }; /* values of one memory access */
+
 static int registers(const struct frag *f) {
   return f->columns / 2;
 }
@@ -291,32 +293,30 @@ void frag_store_scaled(struct ir *k, const struct frag *f, struct rowval x, cons
   }
 }
 
-/* This thread's first element of rows of C f32 columns. */
+/* This thread's first four values, of its warp's 16 rows. */
 static val f32_address(struct ir *k, const struct frag *f, val row_0, const struct lanes *lanes) {
-  val row = mul_const(k, frag_lane_row(k, lanes), 4 * f->columns);
-  val column = mul_const(k, frag_lane_column(k, lanes), 4);
-  return at(k, row_0, add(k, row, column));
-}
-
-static int f32_offset(const struct frag *f, int i) {
-  return 8 * frag_row_of(i) * 4 * f->columns + 4 * frag_column_of(i);
+  val warp = bit_and(k, lanes->warp, i32(k, 3));
+  val rows = mul_const(k, warp, 16 * 4 * f->columns);
+  return at(k, row_0, add(k, rows, mul_const(k, lanes->lane, VECTOR_BYTES)));
 }
 
 void frag_store_f32(struct ir *k, const struct frag *f, val row_0, const struct lanes *lanes) {
-  val mine = f32_address(k, f, row_0, lanes);
-  for (int i = 0; i < registers(f); i += 2) {
-    val lo = get(k, f->r[i]), pair = pack2(k, lo, get(k, f->r[i + 1]));
-    store(k, pair, at_const(k, mine, f32_offset(f, i)), 8);
+  val mine = f32_address(k, f, row_0, lanes), four[VECTOR];
+  for (int i = 0; i < registers(f); i += VECTOR) {
+    for (int z = 0; z < VECTOR; z++) {
+      four[z] = bits_of(k, get(k, f->r[i + z]));
+    }
+    store(k, pack4(k, four), at_const(k, mine, 32 * 4 * i), VECTOR_BYTES);
   }
 }
 
 void frag_add_f32(struct ir *k, const struct frag *f, val row_0, const struct lanes *lanes) {
   val mine = f32_address(k, f, row_0, lanes);
-  for (int i = 0; i < registers(f); i += 2) {
-    val pair = load(k, k->f32x2, at_const(k, mine, f32_offset(f, i)), 8);
-    for (int q = 0; q < 2; q++) {
-      val sum = get(k, f->r[i + q]);
-      set(k, f->r[i + q], add(k, sum, element(k, pair, q, k->f32)));
+  for (int i = 0; i < registers(f); i += VECTOR) {
+    val four = load(k, k->i32x4, at_const(k, mine, 32 * 4 * i), VECTOR_BYTES);
+    for (int z = 0; z < VECTOR; z++) {
+      val sum = get(k, f->r[i + z]);
+      set(k, f->r[i + z], add(k, sum, float_of(k, element(k, four, z, k->i32))));
     }
   }
 }

@@ -100,8 +100,9 @@ val rowval_warp_sum(struct ir *k, struct rowval x); /* over the 16 rows of a war
 struct rowval tile_column_squares(struct ir *k, const struct tile *tile, val panel,
                                   const struct lanes *lanes);
 
-/* To global memory, |row_0| pointing to the warpgroup's row 0. f as f32 rows of C columns; x as one
-   half a row. */
+/* To global memory, |row_0| pointing to the warpgroup's row 0. f as f32, the 16 C of a warp's
+   rows in the order of registers, so that it writes 512 bytes at once: register i of lane t is
+   element 128 (i / 4) + 4 t + i mod 4 of them. x as one half a row. */
 void frag_store_f32(struct ir *k, const struct frag *f, val row_0, const struct lanes *lanes);
 /* f += what frag_store_f32 has written there. */
 void frag_add_f32(struct ir *k, const struct frag *f, val row_0, const struct lanes *lanes);

@@ -23,6 +23,14 @@ void tma_load_rows(struct ir *k, const struct tile *tile, int tile_row, val map,
   }
 }
 
+void tma_prefetch_rows(struct ir *k, int columns, val map, struct place4 from) {
+  for (int c = 0; c < columns; c += PANEL_COLUMNS) {
+    const val operands[] = {map, i32(k, c), from.row, from.head, from.batch};
+    ir_asm(k, "cp.async.bulk.prefetch.tensor.4d.L2.global.tile [$0, {$1, $2, $3, $4}];",
+           "l,r,r,r,r,~{memory}", NO_TYPE, 0, NULL, 5, operands);
+  }
+}
+
 void tma_load_bytes(struct ir *k, val to, val from, val bytes, val full) {
   val to_address = shared_address(k, to), full_address = shared_address(k, full);
   val operands[] = {to_address, from, bytes, full_address};

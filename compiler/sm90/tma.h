@@ -16,6 +16,9 @@ void tma_prefetch(struct ir *k, val map);
    64); completes tile->columns / 64 * BOX_BYTES bytes on |full|. */
 void tma_load_rows(struct ir *k, const struct tile *tile, int tile_row, val map, struct place4 from,
                    val full);
+/* Asks for the same box rows in L2 and changes nothing that can be seen: also right before what
+   lies there has been written. */
+void tma_prefetch_rows(struct ir *k, int columns, val map, struct place4 from);
 /* Copies |bytes|, a multiple of 16, from global to shared memory, both at multiples of 16;
    completes them on |full|. */
 void tma_load_bytes(struct ir *k, val to, val from, val bytes, val full);

@@ -89,6 +89,13 @@ def close(name, got, want, absolute, relative=0.0):
         sys.exit(f"{name}: {bad.sum()} of {bad.size} wrong, first {where}: {got[where]} instead of {want[where]}")
 
 
+def rows_of_parts(parts):
+    """Matrices D x D as statistics leaves them, by 16 rows of a warp in the order of its registers, row by row."""
+    *n, D, _ = parts.shape
+    x = parts.reshape(-1, D // 16, D // 8, 8, 4, 2, 2)  # warp; 8 columns; lane / 4, lane mod 4; row / 8, column mod 2
+    return x.transpose(0, 1, 5, 3, 2, 4, 6).reshape(*n, D, D)
+
+
 def slot_sums(parts, c, ctas):
     """Sum of a key/value head's partial sums over the CTAs whose range meets the head, and the list of used slots."""
     total, used = c.bhk * c.blocks, set()

@@ -2,7 +2,7 @@
 in their slots, so that what is read, and how it is divided, shows."""
 import numpy as np
 
-from cases import BLOCK, D, Case, close, kernel_of
+from cases import BLOCK, D, Case, close, kernel_of, rows_of_parts
 from machine import F32, S32, Global, TensorMap
 
 CASES = (  # batch, key/value heads, n_k, CTAs, CTAs and blocks a head of statistics, keys of each sequence
@@ -20,7 +20,7 @@ def partial_sums(rng, bhk, ctas, blocks):
     for cta in range(ctas):
         for head in sorted({index // blocks for index in blocks_of_cta(bhk * blocks, ctas, cta)}):
             parts[cta + head] = rng.standard_normal((D, D)) * 8
-            sums[head] += parts[cta + head]
+            sums[head] += rows_of_parts(parts[cta + head])
     return parts, sums
 
 

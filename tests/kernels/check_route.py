@@ -3,7 +3,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cases import BLOCK, D, GROUP, PLAN, ULP, Case, blocks_of, close, from_bits, kernel_of, rounded, slot_sums, to_bits
+from cases import BLOCK, D, GROUP, PLAN, ULP, Case, blocks_of, close, from_bits, kernel_of, rounded, rows_of_parts, slot_sums, to_bits
 from machine import F32, Global
 
 QUERY, SCALE, H_SCALE, NEAR = PLAN.query, 0.0883883476, 0.001, 1e-5
@@ -241,7 +241,7 @@ def check_rows(c, call, inputs, out):
 
 
 def check_h_sum(c, call, inputs, out):
-    sums, _ = slot_sums(inputs.h_part.astype(np.float64), c, call.ctas)
+    sums, _ = slot_sums(rows_of_parts(inputs.h_part.astype(np.float64)), c, call.ctas)
     for h, n in enumerate(np.repeat(inputs.lengths, c.kv_heads)):
         sums[h] *= H_SCALE * c.n_k / n if n else 0
     close("h_sum", from_bits(out.h_sum), sums, 1e-7, ULP / 2 + 1e-6)

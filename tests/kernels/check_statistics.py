@@ -1,7 +1,7 @@
 """usage: check_statistics.py EMIT PLAN: every output of the statistics kernel against its definition."""
 import numpy as np
 
-from cases import BLOCK, D, PLAN, ULP, Case, close, from_bits, kernel_of, slot_sums
+from cases import BLOCK, D, PLAN, ULP, Case, close, from_bits, kernel_of, rows_of_parts, slot_sums
 from machine import F32, S32, Global, TensorMap
 
 CASES = (  # batch, key/value heads, n_q, n_k, CTAs, keys of each sequence
@@ -48,7 +48,7 @@ def check_statistics(kernel, c, ctas, lengths, wants):
         close("h_norm2", got, (want.h ** 2).sum((2, 3)) if wants["norm"] else want.variance.sum(2), 1e-6, 1e-5)
     if wants["sum"]:
         parts = memory.read(h_part, (c.bhk + ctas - 1, D, D), F32).astype(np.float64)
-        sums, used = slot_sums(parts, c, ctas)
+        sums, used = slot_sums(rows_of_parts(parts), c, ctas)
         close("h_part", sums, want.h.sum(1), 2e-3)
         for slot in set(range(len(parts))) - used:
             assert np.isnan(parts[slot]).all(), f"slot {slot} written"

@@ -169,12 +169,13 @@ class Units:
     def op_cp(self, op, o):
         if "commit_group" in op or "wait_group" in op:
             return lambda w: None
+        if ".prefetch" in op:
+            return self.ask(o)
         if ".tensor" not in op:
             return self.bulk(o)
         storing = ".global.shared" in op
         tensor, shared = (o[0], o[1]) if storing else (o[1], o[0])
-        m = re.fullmatch(r"\[([^,]+),\s*\{(.*)\}\]", tensor)
-        map_of, coordinates = self.get(m.group(1), U64), [self.get(x, S32) for x in names(m.group(2))]
+        map_of, coordinates = self.box_of(tensor)
         where = self.address(shared)
         full = None if storing else self.address(o[2])
         r, c = np.meshgrid(np.arange(64), np.arange(64), indexing="ij")
@@ -195,6 +196,19 @@ class Units:
                     barrier = w.cta.mbarriers[int(full(w)[lane])]
                     barrier.bytes -= 8192
                     barrier.settle()
+        return run
+
+    def box_of(self, tensor):
+        m = re.fullmatch(r"\[([^,]+),\s*\{(.*)\}\]", tensor)
+        return self.get(m.group(1), U64), [self.get(x, S32) for x in names(m.group(2))]
+
+    def ask(self, o):
+        """A box into L2: it must lie in a map, and nothing else is seen of it."""
+        map_of, coordinates = self.box_of(o[0])
+
+        def run(w):
+            for lane in np.flatnonzero(w.mask):
+                w.cta.maps[int(map_of(w)[lane]) - MAP_BASE].box(*(int(x(w)[lane]) for x in coordinates))
         return run
 
     def bulk(self, o):
