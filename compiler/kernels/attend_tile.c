@@ -259,7 +259,9 @@ void attend_tile(struct ir *k, const struct attend *a, struct rows *x, enum tile
     ring_advance(k, &a->keys, &x->key);
   }
   struct rowval f = probabilities(k, a, x, kind, &columns);
-  attend_order(k, a, x, (val){0});
+  if (plan_exps_beside(a->plan)) {
+    attend_order(k, a, x, (val){0});
+  }
 
   const struct frag_a *kept[] = {&x->p};
   wgmma_wait(k, 0, &x->o, 1, kept);

@@ -236,6 +236,10 @@ static const struct attend_candidate SPLIT[] = {
     {0},
 };
 
+bool plan_exps_beside(const struct plan_attend *p) {
+  return p->narrow && p->streams > 1;
+}
+
 bool plan_reloads_queries(const struct plan_attend *p) {
   return p->pairs && !p->second_order && p->head_dim == 128;
 }

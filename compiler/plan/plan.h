@@ -113,9 +113,9 @@ struct plan_attend {
   bool pairs;        /* two neighbouring 64-row query blocks share a walk: what both list once, then
                         each its own (lists union); tile_q is 128, one stream */
   bool narrow;       /* lists of 64-row query blocks. Exponentials run before the wait for the
-                        product beside them, q of an item stays in registers where those suffice, o
-                        of a pair leaves through the producers, Hsum is waited for beside the last
-                        p v */
+                        product beside them (plan_exps_beside; at ends of items always), q of an
+                        item stays in registers where those suffice, o of a pair leaves through the
+                        producers, Hsum is waited for beside the last p v */
   bool half_tile;    /* exact blocks and means in units of 64 columns; an odd last one is half a
                         tile */
   int fma_exp2;      /* of 8 exponentials so many are polynomials, to spare the exp2 unit: 0 to 4 */
@@ -200,6 +200,10 @@ int plan_always(const struct spec *spec, struct always_tokens out[PLAN_MAX_ALWAY
 
 /* Blocks forced to each side of those that a query block touches; -1: none are. */
 int plan_window(const struct spec *spec);
+
+/* Whether the exponentials of a tile run before the wait for the product beside them. Not where
+   warpgroups take turns: one would be back before the products of the other are done. */
+bool plan_exps_beside(const struct plan_attend *p);
 
 /* Pairs whose queries are in registers but for the first tile of an item. */
 bool plan_reloads_queries(const struct plan_attend *p);

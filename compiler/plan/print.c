@@ -127,7 +127,7 @@ static void attend(const struct plan_attend *p, struct text *out) {
               p->pairs ? "two query blocks together: shared entries once, then each its own"
                        : "each query block by itself",
               p->half_tile ? ", an odd last block as half a tile" : "");
-  if (p->narrow)
+  if (plan_exps_beside(p))
     text_printf(out,
                 "  order           exponentials before the wait for the product beside them\n");
   text_printf(out, "  exp2            %d of 8 as polynomials\n", p->fma_exp2);
