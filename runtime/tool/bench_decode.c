@@ -3,9 +3,7 @@
 
    Warm: the keys it reads are in L2. Cold: a pass of the kernel |pyramid| over other sequences, as
    many as fill L2, comes before every call and is taken off. All calls are parts of CUDA graphs: a
-   step is shorter than what enqueuing it takes. A round is milliseconds of work, far too short to
-   draw power that lowers clocks: one idle pause a round, not one a graph. The sequences never grow:
-   their lengths stay. */
+   step is shorter than what enqueuing it takes. The sequences never grow: their lengths stay. */
 #include <inttypes.h>
 
 #include "runtime/launch.h"
@@ -95,7 +93,10 @@ static void destroy_all(const struct decoding *d, const struct graphs *graphs) {
 static pisa_status time_graph(const struct bench *b, CUgraphExec graph, double *out,
                               pisa_error *error) {
   float ms = 0;
-  pisa_status status = pisa_graph_launch(&b->device, graph, b->stream, error);
+  pisa_status status = pisa_device_wait(&b->device, error);
+  bench_idle();
+  if (!status)
+    status = pisa_graph_launch(&b->device, graph, b->stream, error);
   if (!status)
     status = pisa_event_record(&b->device, b->begin, b->stream, error);
   if (!status)
@@ -114,10 +115,7 @@ static pisa_status measure(const struct bench *b, const struct graphs *graphs, s
   pisa_status status = PISA_OK;
   for (int64_t round = 0; !status && round < b->options.rounds; round++) {
     double alone = 0;
-    status = pisa_device_wait(&b->device, error);
-    bench_idle();
-    if (!status)
-      status = time_graph(b, graphs->flush, &alone, error);
+    status = time_graph(b, graphs->flush, &alone, error);
     for (int item = 0; !status && item < N_ITEMS; item++) {
       status = time_graph(b, graphs->warm[item], &warm[item][round], error);
       if (!status)
