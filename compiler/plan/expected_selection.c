@@ -6,6 +6,7 @@
 
 #include "compiler/plan/blocks.h"
 #include "compiler/plan/cost_selection.h"
+#include "compiler/plan/decode.h"
 #include "runtime/abi.def"
 
 enum { ELEMENT = 2, PRODUCT_FLOPS = 2 * 16 * 8 * 16, MEASURED_KEEP = 8 };
@@ -36,12 +37,16 @@ enum { ELEMENT = 2, PRODUCT_FLOPS = 2 * 16 * 8 * 16, MEASURED_KEEP = 8 };
 #define DENSE_FLOPS_64 4.9e14
 #define DENSE_FLOPS_128 6.6e14
 #define DENSE_MORE_KEYS 1600
-/* Decoding from memory: 13 us at 4096 tokens, 15 at 16384, 18 at 262144; 32 sequences 17 and 20;
-   mass at 262144 27. A dense step of cuDNN: one sequence 7.6 us at 4096 tokens, 10.8 at 16384, 20
-   at 65536; 32 sequences 28, 74, 254. Its loads need time until they come in full. */
-#define STEP_SECONDS 12e-6
-#define STEP_LEVEL_SECONDS 0.75e-6
-#define STEP_MASS_SECONDS 8e-6
+/* Decoding from memory: 9.0 us at 4096 tokens, 10.8 at 32768, 11.2 at 65536, 12.2 at 131072; 32
+   sequences 14.8, 17.1, 17.4, 18.8; with mass, from 128 nodes on, 28.7, 18.2, 19.0, 19.8 and 36.5,
+   22.8, 23.7, 24.6: there one CTA reads the keys of all candidates, at 4096 tokens of all leaves. A
+   dense step of cuDNN: one sequence 7.5 us at 4096 tokens, 10.8 at 16384, 20 at 65536; 32 sequences
+   28, 75, 251. Its loads need time until they come in full. */
+#define STEP_SECONDS 7.2e-6
+#define STEP_LEVEL_SECONDS 0.6e-6
+#define STEP_MASS_SECONDS 5.6e-6
+#define STEP_BYTES 3.2e12
+#define STEP_ALONE_BYTES 3.6e10 /* of one CTA */
 #define DENSE_STEP_SECONDS 7e-6
 #define DENSE_RAMP_SECONDS 5e-6
 #define DENSE_RAMP_BYTES 6e12
@@ -167,8 +172,9 @@ static double step(const struct plan *plan, const struct selection_costs *c, int
   const struct cost_query *q = &c->decoded;
   double levels = q->levels + 1; /* the leaves */
   double bytes = read_bytes(plan, q->means + q->keys + 2 * q->listed * p->leaf, batch);
+  double alone = decode_shares(p) ? 0 : q->keys * p->head_dim * ELEMENT / STEP_ALONE_BYTES;
   return STEP_SECONDS + levels * STEP_LEVEL_SECONDS + (plan_is_mass(p) ? STEP_MASS_SECONDS : 0) +
-         bytes / plan->target->hbm_bytes;
+         alone + bytes / STEP_BYTES;
 }
 
 static double dense_step(const struct plan *plan, const struct selection_costs *c, int batch) {
