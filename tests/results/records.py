@@ -32,7 +32,8 @@ class Scene:
     def takes(self, line):
         """Whether |line| is of this scene; the lines of one stand together in a record."""
         name, key = line["peer"], (line["variant"], line["shape"].get("density"))
-        same = (self.run, self.bench, self.shape) == (line["run"], line["bench"], shape_of(line))
+        facts = ("run", "commit", "device", "driver", "bench")
+        same = [getattr(self, x) for x in facts] == [line[x] for x in facts] and self.shape == shape_of(line)
         return same and self.peers.get(name, line["peer_ms"]) == line["peer_ms"] and (
             self.packs.get(key, line["ms"]) == line["ms"])
 
