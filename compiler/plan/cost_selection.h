@@ -81,8 +81,9 @@ enum selection_rival {
 double selection_rival_seconds(const struct selection_costs *c, enum selection_rival rival);
 double selection_own_seconds(const struct selection_costs *c, enum selection_rival rival);
 
-/* The shortest length, in steps of an eighth from 1024 tokens on, from which the plan is expected
-   to take less time than |rival| at all lengths up to 16 M tokens; 0: none. */
+enum { SELECTION_LEAST_TOKENS = 1024 }; /* of a crossover */
+/* The shortest length, in steps of an eighth from SELECTION_LEAST_TOKENS on, from which the plan is
+   expected to take less time than |rival| at all lengths up to 16 M tokens; 0: none. */
 int64_t selection_crossover(const struct plan *plan, enum selection_rival rival);
 
 #endif

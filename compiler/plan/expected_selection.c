@@ -241,7 +241,7 @@ double selection_own_seconds(const struct selection_costs *c, enum selection_riv
 
 int64_t selection_crossover(const struct plan *plan, enum selection_rival rival) {
   int64_t from = 0;
-  for (int64_t n = 1024; n <= 1 << 24; n += n / 8) {
+  for (int64_t n = SELECTION_LEAST_TOKENS; n <= 1 << 24; n += n / 8) {
     struct selection_costs c = selection_cost_of(plan, n);
     if (selection_own_seconds(&c, rival) >= selection_rival_seconds(&c, rival))
       from = 0;
