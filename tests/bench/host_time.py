@@ -1,6 +1,6 @@
 """What a call costs the host, from torch: packs in, JSON lines out (docs/results/README.md, h200/host.jsonl).
 
-Per call, medians over rounds in which the three take turns, on small tensors:
+Per call, behind a warm-up, medians over rounds in which the three take turns, on small tensors:
 
 us ........... the call, an op of torch.ops.pisa or a function of pisa
 launches_us .. the launches it makes, repeated bare from C (launches.c)
@@ -34,6 +34,7 @@ import pisa
 from pisa import _library, _torch
 
 ROUNDS, CALLS, TOKENS = 31, 25, 2048
+WARM_SECONDS = 0.2  # until the host's clocks have risen, and Python has specialised what it runs
 PASS, DROP, RECORD = 0, 1, 2
 
 
@@ -147,8 +148,9 @@ def time_call(function, launches, device, wait):
     c_call()
     n = launches.launches_count()
     launches.launches_set(PASS)
-    for _ in range(3):
-        function()
+    begin = time.perf_counter()
+    while time.perf_counter() < begin + WARM_SECONDS:
+        us_of(function, CALLS, wait)
     found = {"us": [], "launches_us": [], "dropped_us": [], "c_us": []}
     for _ in range(ROUNDS):
         found["us"].append(us_of(function, CALLS, wait))
