@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <stdio.h>
+#include <string.h>
 
 val peers_rank(struct ir *k) {
   val rank;
@@ -29,38 +30,34 @@ val peers_address(struct ir *k, val pointer, val rank) {
   return address;
 }
 
-/* "$1, $2, ..." of n words; and their type. */
-static void name_words(char *text, size_t bytes, int n) {
-  static const char *const words[] = {[1] = "$1", [2] = "{$1, $2}", [4] = "{$1, $2, $3, $4}"};
+/* |instruction|.type [address + bytes], words; with |barrier|, not null, behind them. */
+static void store_words(struct ir *k, const char *instruction, int n, const val *words, val address,
+                        int bytes, val barrier) {
+  static const char *const types[] = {[1] = "b32", [2] = "v2.b32", [4] = "v4.b32"};
+  static const char *const places[] = {[1] = "$1", [2] = "{$1, $2}", [4] = "{$1, $2, $3, $4}"};
+  char text[140], behind[12] = "", operand_kinds[24] = "r,";
+  val operands[6] = {address};
+  int n_operands = 1;
   assert(n == 1 || n == 2 || n == 4);
-  snprintf(text, bytes, "%s", words[n]);
+  for (int i = 0; i < n; i++)
+    operands[n_operands++] = words[i];
+  if (!is_null(barrier)) {
+    snprintf(behind, sizeof behind, ", [$%d]", n_operands);
+    operands[n_operands++] = barrier;
+  }
+  for (int i = 1; i < n_operands; i++)
+    strcat(operand_kinds, "r,");
+  strcat(operand_kinds, "~{memory}");
+  snprintf(text, sizeof text, "%s.%s [$0+%d], %s%s;", instruction, types[n], bytes, places[n],
+           behind);
+  ir_asm(k, text, operand_kinds, NO_TYPE, 0, NULL, n_operands, operands);
 }
 
 void peers_store(struct ir *k, int n, const val *words, val address, int bytes) {
-  static const char *const types[] = {[1] = "b32", [2] = "v2.b32", [4] = "v4.b32"};
-  static const char *const operand_kinds[] = {
-      [1] = "r,r,~{memory}", [2] = "r,r,r,~{memory}", [4] = "r,r,r,r,r,~{memory}"};
-  char text[80], values[24];
-  val operands[5] = {address};
-  for (int i = 0; i < n; i++)
-    operands[i + 1] = words[i];
-  name_words(values, sizeof values, n);
-  snprintf(text, sizeof text, "st.shared::cluster.%s [$0+%d], %s;", types[n], bytes, values);
-  ir_asm(k, text, operand_kinds[n], NO_TYPE, 0, NULL, n + 1, operands);
+  store_words(k, "st.shared::cluster", n, words, address, bytes, (val){0});
 }
 
 void peers_send(struct ir *k, int n, const val *words, val address, int bytes, val barrier) {
-  static const char *const types[] = {[1] = "b32", [2] = "v2.b32", [4] = "v4.b32"};
-  static const char *const operand_kinds[] = {
-      [1] = "r,r,r,~{memory}", [2] = "r,r,r,r,~{memory}", [4] = "r,r,r,r,r,r,~{memory}"};
-  char text[140], values[24];
-  val operands[6] = {address};
-  for (int i = 0; i < n; i++)
-    operands[i + 1] = words[i];
-  operands[n + 1] = barrier;
-  name_words(values, sizeof values, n);
-  snprintf(text, sizeof text,
-           "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.%s [$0+%d], %s, [$%d];",
-           types[n], bytes, values, n + 1);
-  ir_asm(k, text, operand_kinds[n], NO_TYPE, 0, NULL, n + 2, operands);
+  store_words(k, "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes", n, words, address,
+              bytes, barrier);
 }
