@@ -147,7 +147,7 @@ def decode_step(folder):
     found = [scene for scene in found if scene.run == found[-1].run]  # steps of older kernels are no part of a line
     step = (PACK, "pyramid_lm", None)
     series = [((PEER, "fa2", None), "FlashAttention-2", FA2, "-"), (CUDNN_DENSE, "cuDNN", CUDNN, "-"),
-              (step, "pyramid_lm", OURS, "-")]
+              ((PACK, "pyramid_mass", None), "pyramid_mass", OURS_TOO, "-"), (step, "pyramid_lm", OURS, "-")]
     tables = {}
     for batch in sorted({scene.shape["B"] for scene in found}):
         table = by_length(matching(found, "decode", B=batch), [step], [member for member, *_ in series])
@@ -157,7 +157,7 @@ def decode_step(folder):
         raise Missing("pyramid.jsonl has no decode steps at two lengths")
     run, note = origin([scene for table in tables.values() for scene in drawn(table)],
                        "32 query and 2 key heads of 64, bf16, leaves of 64, 8 of them read; keys come from memory.",
-                       "A step of pyramid_lm appends the token, selects and attends; a dense one reads every key.")
+                       "A step of ours appends the token, selects and attends; a dense one reads every key.")
     picture = Picture("One decode step", 640, 314, note)
     for i, (batch, table) in enumerate(tables.items()):
         panel = picture.panel(f"Batch {batch}", (52 + 310 * i, 62, 170, 198), "keys in the cache", "microseconds")
