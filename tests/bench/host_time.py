@@ -53,14 +53,15 @@ def no_device():
     """The way of a GPU tensor for CPU tensors."""
     aligned = functools.lru_cache(maxsize=None)(_torch.make_memory)  # as the GPU's allocator does by itself
 
-    def new_workspace(q, size):
-        torch.Tensor.new_empty(q, size + 1 >> 1)
-        return aligned(size, q.device)
+    def new_workspace(shape, stride, dtype):
+        _torch.new_cpu(shape, stride, dtype)
+        return aligned(shape[0], "cpu")
 
     changed = {
         "device_number": lambda x: 0,
         "current_device": lambda: 0,
         "current_stream": lambda device: 0,
+        "new_gpu": _torch.new_cpu,
         "new_workspace": new_workspace,
     }
     saved = {name: getattr(_torch, name) for name in changed}

@@ -299,12 +299,13 @@ class Launches(unittest.TestCase):
 
     def setUp(self):
         os.environ["PISA_LIBCUDA"] = os.environ["PISA_FAKE_CUDA"]
-        names = ("device_number", "current_device", "current_stream", "new_workspace")
+        names = ("device_number", "current_device", "current_stream", "new_gpu", "new_workspace")
         self.saved = {name: getattr(_torch, name) for name in names}
         self.streams = []
         _torch.device_number = lambda x: 0
         _torch.current_device = lambda: 0
-        _torch.new_workspace = lambda q, size: _torch.make_memory(size, q.device)  # the GPU's allocator aligns
+        _torch.new_gpu = _torch.new_cpu
+        _torch.new_workspace = lambda shape, *_: _torch.make_memory(*shape, "cpu")  # the GPU's allocator aligns
         _torch.current_stream = lambda device: self.streams.append(device) or 0
 
     def tearDown(self):
