@@ -342,6 +342,35 @@ class Launches(unittest.TestCase):
                 call()
         self.assertEqual(len(pack._modules), 1)
 
+    def test_layouts(self):
+        """Every call gets the plan of its own layouts, whatever the call before had."""
+        pack, (q, k, v) = pisa.load(sample("hybrid")), inputs(300, 700)
+        turned = q.transpose(1, 2).contiguous().transpose(1, 2)
+        longer = inputs(300, 800)
+        seen, launch = [], _torch.lib.launch
+
+        def keep(module, call, *rest):
+            request = call._obj
+            seen.append((request.n_k, request.q.stride[1], request.q.data, request.k.data, request.v.data))
+            return launch(module, call, *rest)
+
+        _torch.lib.launch = keep
+        try:
+            for call in (
+                lambda *qkv: pisa.attention(*qkv, pack),
+                lambda *qkv: torch.ops.pisa.attention.default(*qkv, pack.key),
+            ):
+                for qkv in [(q, k, v), (turned, k, v), longer, (turned, k, v), (turned, k, v)] * 2:
+                    o = call(*qkv)
+                    self.assertEqual((o.shape, o.stride()), (qkv[0].shape, qkv[0].stride()))
+                    expected = (qkv[1].shape[2], qkv[0].stride(1), *(x.data_ptr() for x in qkv))
+                    self.assertEqual(seen.pop(), expected)
+                for wrong in ((q, k.half(), v), (q, k, v[:, :, :-1]), (q, k, v.float()), (q[..., :32], k, v)):
+                    with self.assertRaises(pisa.ArgumentError):
+                        call(*wrong)
+        finally:
+            _torch.lib.launch = launch
+
     def test_host_time(self):
         pack = pisa.load(sample("hybrid"))
         q, k, v = inputs(300, 700)

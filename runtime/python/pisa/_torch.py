@@ -19,7 +19,7 @@ from ._request import Layout, Options, check
 
 TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 OUTPUTS = {"lse": torch.float32, "blocks": torch.int32, "worth": torch.float32}
-MOST_PLANS = 1024  # names of plans in a thread, two a plan; a server with more shapes makes some anew
+MOST_PLANS = 1024  # names of plans in a thread, up to three a plan; a server with more shapes makes some anew
 
 Tensor = torch.Tensor
 is_tensor = torch.is_tensor
@@ -113,42 +113,45 @@ def _like(name, shape):
     return shape, torch.empty(shape, device="meta").stride(), OUTPUTS.get(name, torch.int32)
 
 
-def quick(pack, q, k, v, wishes, options_of, lengths=None, memory=None, out=None, made=None):
+def quick(pack, q, k, v, wishes, options_of, lengths=None, memory=None, out=None):
     """What `run` returns, for common calls with GPU tensors; None: leave it to `run`.
 
     wishes: what is asked for, as it came; with the layouts it is the name of a plan. options_of(pack, *wishes): its
-        Options. lengths, memory: k_lengths and the bytes of a pyramid, where the options have them. made: as of eager.
+        Options. lengths, memory: k_lengths and the bytes of a pyramid, where the options have them.
     """
     if is_compiling() or type(q) is not Tensor or watchers():
         return None
     if is_grad_enabled():
         refuse_gradients(q, k, v)
-    return launch(pack, q, k, v, wishes, options_of, lengths, memory, out, made)
+    return launch(pack, q, k, v, wishes, options_of, lengths, memory, out)
 
 
-def launch(pack, q, k, v, wishes, options_of, lengths=None, memory=None, out=None, made=None):
+def launch(pack, q, k, v, wishes, options_of, lengths=None, memory=None, out=None):
     """`quick` for tensors that have none to watch them and that gradients were not asked for."""
     device = device_number(q)
     if device < 0 or device != current_device():
         return None
-    key = (pack, wishes, device, q.shape, q.stride(), q.dtype, k.shape, k.stride(), k.dtype, device_number(k))
-    if v is not None:
-        key += (v.shape, v.stride(), v.dtype, device_number(v))
+    # All that `eager` checks beside addresses.
+    of_v = None if v is None else (v.shape, v.stride(), v.dtype, device_number(v))
+    layout = (q.shape, q.stride(), q.dtype, device, k.shape, k.stride(), k.dtype, device_number(k), of_v)
     if lengths is not None:
-        key += ("lengths", lengths.shape, lengths.stride(), lengths.dtype, device_number(lengths))
+        layout = (layout, "lengths", lengths.shape, lengths.stride(), lengths.dtype, device_number(lengths))
     if memory is not None:
-        key += ("pyramid", device_number(memory))
+        layout = (layout, "pyramid", device_number(memory))
     if out is not None:
-        key += ("out", out.shape, out.stride(), out.dtype, out.device)
-    plan = _local.plans.get(key)
-    arrays = None if lengths is None else {**NO_ARRAYS, "k_lengths": lengths}
-    if plan is not None:
-        return _perform(plan, q, k, v, arrays, memory, out, made)
-    # All that `eager` checks beside addresses is in the key.
-    options = options_of(pack, *wishes)
-    found = eager(pack, q, k, v, options, arrays or NO_ARRAYS, memory, out, made)
-    _keep(key, _plan(pack, device, q, k, v, options, out))
-    return found
+        layout = (layout, "out", out.shape, out.stride(), out.dtype, out.device)
+    # The layouts of the last such call are compared, which is cheaper than to find those of an earlier one.
+    plans, name = _local.plans, (pack, wishes)
+    last, plan = plans.get(name, _NO_PLAN)
+    if last != layout:
+        plan = plans.get((name, layout))
+        if plan is None:
+            options, arrays = options_of(pack, *wishes), {**NO_ARRAYS, "k_lengths": lengths}
+            found = eager(pack, q, k, v, options, arrays, memory, out)
+            _keep((name, layout), _plan(pack, device, q, k, v, options, out))
+            return found
+        plans[name] = layout, plan
+    return _perform(plan, q, k, v, None if lengths is None else {"k_lengths": lengths}, memory, out)
 
 
 def eager(pack, q, k, v, options, arrays, memory, out, made=None):
@@ -171,6 +174,7 @@ def eager(pack, q, k, v, options, arrays, memory, out, made=None):
 
 
 NO_ARRAYS = dict.fromkeys(("k_lengths", "lists", "q_starts", "k_starts", "pages"))
+_NO_PLAN = None, None
 _NOTHING = tuple(_request.Outputs())
 
 
@@ -192,7 +196,8 @@ def _perform(plan, q, k, v, arrays, memory, out, made=None):
         for name, _ in plan.arrays:
             setattr(request, name, arrays[name].data_ptr())
     if memory is not None:
-        _request.check_pyramid(memory.numel(), plan.pyramid_bytes)
+        if memory.numel() != plan.pyramid_bytes:
+            _request.check_pyramid(memory.numel(), plan.pyramid_bytes)
         request.pyramid = memory.data_ptr()
     if device < 0:
         _run_cpu(plan.pack, request, memory)

@@ -33,6 +33,7 @@ SCHEMAS = {
 }
 
 Tensor = torch.Tensor
+known_pack = _pack._packs.get
 NOT_WATCHING = (Tensor, str, type(None))  # types of the third argument
 
 
@@ -60,7 +61,7 @@ def _attention_options(pack, name, scale, density, keep):
 
 
 def attention(q, k, v, pack, scale=0.0, density=0.0, keep=0):
-    opened, wishes = _pack.by_key(pack), ("attention", scale, density, keep)
+    opened, wishes = known_pack(pack) or _pack.load_key(pack), ("attention", scale, density, keep)
     found = _torch.launch(opened, q, k, v, wishes, _attention_options)
     if found is None:
         found = _torch.eager(opened, q, k, v, _attention_options(opened, *wishes), _torch.NO_ARRAYS, None, None)
@@ -78,7 +79,7 @@ def _select_options(pack, name, scale):
 
 
 def select(q, k, pack, scale=0.0):
-    opened, wishes = _pack.by_key(pack), ("select", scale)
+    opened, wishes = known_pack(pack) or _pack.load_key(pack), ("select", scale)
     found = _torch.launch(opened, q, k, None, wishes, _select_options)
     if found is None:
         found = _torch.eager(opened, q, k, None, _select_options(opened, *wishes), _torch.NO_ARRAYS, None, None)
@@ -104,7 +105,7 @@ def _decode_options(pack, name, scale, n_new, completed, has_lengths):
 
 
 def decode(q, k, v, pyramid, out, pack, k_lengths=None, scale=0.0, n_new=1, append_completed=False):
-    opened, wishes = _pack.by_key(pack), ("decode", scale, n_new, append_completed, k_lengths is not None)
+    opened, wishes = known_pack(pack) or _pack.load_key(pack), ("decode", scale, n_new, append_completed, k_lengths is not None)
     if _torch.launch(opened, q, k, v, wishes, _decode_options, k_lengths, pyramid, out) is None:
         _torch.eager(opened, q, k, v, _decode_options(opened, *wishes), _arrays(k_lengths), pyramid, out)
 
