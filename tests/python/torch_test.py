@@ -371,6 +371,33 @@ class Launches(unittest.TestCase):
         finally:
             _torch.lib.launch = launch
 
+    def test_calls_within_calls(self):
+        """A finalizer or a signal's handler may call in the midst of a call."""
+        pack, outer, inner = pisa.load(sample("hybrid")), inputs(300, 700), inputs(300, 700)
+        seen, launch = [], _torch.lib.launch
+
+        def keep(module, call, *rest):
+            seen.append([getattr(call._obj, name).data for name in "qkvo"])
+            return launch(module, call, *rest)
+
+        def interrupt(device):
+            if not results[1:]:
+                results.append(None)
+                results[1] = pisa.attention(*inner, pack)
+            return 0
+
+        pisa.attention(*outer, pack)
+        results = [None]
+        _torch.lib.launch, _torch.current_stream = keep, interrupt
+        try:
+            results[0] = pisa.attention(*outer, pack)
+            pisa.attention(*outer, pack)
+        finally:
+            _torch.lib.launch = launch
+        wanted = [[x.data_ptr() for x in (*qkv, o)] for qkv, o in zip((inner, outer), reversed(results))]
+        self.assertEqual(seen[:2], wanted)
+        self.assertEqual(seen[2][:3], wanted[1][:3])
+
     def test_host_time(self):
         pack = pisa.load(sample("hybrid"))
         q, k, v = inputs(300, 700)

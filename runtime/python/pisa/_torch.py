@@ -87,10 +87,12 @@ def make_memory(size, device):
 
 
 class Plan:
-    """What calls of the same layouts and options share. Belongs to one thread: calls write addresses into `request`."""
+    """What calls of the same layouts and options share. Belongs to one thread, and to one call while it is `busy`:
+    addresses are written into `request`, and a finalizer or a signal's handler may call between two of them."""
 
     def __init__(self, pack, device, layouts, options):
-        self.pack, self.device, self.attends = pack, device, options.attend
+        self.pack, self.device, self.layouts, self.options = pack, device, layouts, options
+        self.attends, self.busy = options.attend, False
         request = self.request = _request.make(pack, *layouts, options)
         _request.mark(request, options)
         self.o_like = (*layouts[3], TYPES[pack.dtype]) if self.attends else None
@@ -180,36 +182,42 @@ _NOTHING = tuple(_request.Outputs())
 
 def _perform(plan, q, k, v, arrays, memory, out, made=None):
     """A checked call by its plan."""
-    request, o, others, device = plan.request, out, _NOTHING, plan.device
-    new = new_cpu if device < 0 else new_gpu
-    plan.q.data, plan.k.data = q.data_ptr(), k.data_ptr()
-    if plan.attends:
-        if out is None:
-            o = new(*plan.o_like)
-        plan.v.data, plan.o.data = v.data_ptr(), o.data_ptr()
-    if plan.made:
-        others = [None] * len(_NOTHING)
-        for i, name, like in plan.made:
-            others[i] = x = new(*like) if made is None else made[i]
-            setattr(request, name, x.data_ptr())
-    if plan.arrays:
-        for name, _ in plan.arrays:
-            setattr(request, name, arrays[name].data_ptr())
-    if memory is not None:
-        if memory.numel() != plan.pyramid_bytes:
-            _request.check_pyramid(memory.numel(), plan.pyramid_bytes)
-        request.pyramid = memory.data_ptr()
-    if device < 0:
-        _run_cpu(plan.pack, request, memory)
+    if plan.busy:
+        plan = Plan(plan.pack, plan.device, plan.layouts, plan.options)
+    plan.busy = True
+    try:
+        request, o, others, device = plan.request, out, _NOTHING, plan.device
+        new = new_cpu if device < 0 else new_gpu
+        plan.q.data, plan.k.data = q.data_ptr(), k.data_ptr()
+        if plan.attends:
+            if out is None:
+                o = new(*plan.o_like)
+            plan.v.data, plan.o.data = v.data_ptr(), o.data_ptr()
+        if plan.made:
+            others = [None] * len(_NOTHING)
+            for i, name, like in plan.made:
+                others[i] = x = new(*like) if made is None else made[i]
+                setattr(request, name, x.data_ptr())
+        if plan.arrays:
+            for name, _ in plan.arrays:
+                setattr(request, name, arrays[name].data_ptr())
+        if memory is not None:
+            if memory.numel() != plan.pyramid_bytes:
+                _request.check_pyramid(memory.numel(), plan.pyramid_bytes)
+            request.pyramid = memory.data_ptr()
+        if device < 0:
+            _run_cpu(plan.pack, request, memory)
+            return (o, *others)
+        if plan.workspace_like:
+            # memory of the caching allocator, given back to this stream when the call returns
+            workspace = new_workspace(*plan.workspace_like)
+            plan.workspace.value = workspace.data_ptr()
+        plan.stream.value = current_stream(device)
+        if lib.launch(*plan.launch):
+            lib.check(plan.error)
         return (o, *others)
-    if plan.workspace_like:
-        # memory of the caching allocator, given back to this stream when the call returns
-        workspace = new_workspace(*plan.workspace_like)
-        plan.workspace.value = workspace.data_ptr()
-    plan.stream.value = current_stream(device)
-    if lib.launch(*plan.launch):
-        lib.check(plan.error)
-    return (o, *others)
+    finally:
+        plan.busy = False
 
 
 def _keep(key, plan):
