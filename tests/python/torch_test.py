@@ -253,7 +253,8 @@ class Graphs(unittest.TestCase):
         ops = torch.ops.pisa
         arguments = (q, k, v, pack.key, 0.0, 0.0, 0, lengths, *none, True, True)
         torch.library.opcheck(ops.attention.full, arguments, test_utils=checks)
-        torch.library.opcheck(ops.attention.default, (q, k, v, pack.key, 0.1), test_utils=checks)
+        torch.library.opcheck(ops.attention.default, (q, k, v, pack.key), test_utils=checks)
+        torch.library.opcheck(ops.attention.more, (q, k, v, pack.key, 0.1), test_utils=checks)
         torch.library.opcheck(ops.select.full, (q, k, pack.key, 0.0, lengths, *none, True, False), test_utils=checks)
         torch.library.opcheck(ops.select.default, (q, k, pack.key), test_utils=checks)
         memory, o = pisa.Pyramid(pack, 1, 128, 2, device="cpu").memory.zero_(), torch.zeros_like(q)
@@ -262,27 +263,57 @@ class Graphs(unittest.TestCase):
         last, o = q[:, :, -1:].contiguous(), torch.zeros(1, 4, 1, 64, dtype=q.dtype)
         arguments = (last, k, v, memory, o, None, None, pack.key, 0.0, lengths, *none, 0, False)
         torch.library.opcheck(ops.decode.full, arguments, test_utils=checks)
-        torch.library.opcheck(
-            ops.decode.default, (last, k, v, memory, o, pack.key, lengths, 0.0, 0), test_utils=checks
-        )
+        arguments = (last, k, v, memory, o, pack.key, lengths)
+        torch.library.opcheck(ops.decode.default, arguments, test_utils=checks)
+        torch.library.opcheck(ops.decode.more, (*arguments, 0.0, 0), test_utils=checks)
 
     def test_overloads(self):
-        """What `full` returns, `default` does: of the same call the same bits, in and out of compiled graphs."""
+        """Of the same call the overloads return the same bits, in and out of compiled graphs."""
         pack, (q, k, v) = pisa.load(sample("select")), inputs(100, 128)
-        ops, budget = torch.ops.pisa, (0.0, 0.0, 0)
-        for one, more in (
-            (lambda: ops.attention.default(q, k, v, pack.key), lambda: ops.attention.full(q, k, v, pack.key, *budget)),
-            (lambda: ops.select.default(q, k, pack.key), lambda: ops.select.full(q, k, pack.key)),
+        ops, key = torch.ops.pisa, pack.key
+        for plain, full, *same_calls in (
+            (
+                lambda: ops.attention.default(q, k, v, key),
+                lambda: ops.attention.full(q, k, v, key, 0.0, 0.0, 0),
+                lambda: ops.attention.more(q, k, v, key),
+                lambda: ops.attention(q, k, v, key),
+                lambda: pisa.attention(q, k, v, pack),
+            ),
+            (
+                lambda: ops.attention.more(q, k, v, key, 0.3),
+                lambda: ops.attention.full(q, k, v, key, 0.3),
+                lambda: ops.attention(q, k, v, key, 0.3),
+                lambda: pisa.attention(q, k, v, pack, scale=0.3),
+            ),
+            (
+                lambda: ops.select.default(q, k, key),
+                lambda: ops.select.full(q, k, key),
+                lambda: ops.select(q, k, key),
+                lambda: pisa.select(q, k, pack),
+            ),
         ):
-            (expected,) = more()
-            self.assertTrue(torch.equal(one(), expected))
-            self.assertTrue(torch.equal(compiled(one)(), expected))
+            (expected,) = full()
+            for call in (plain, *same_calls):
+                self.assertTrue(torch.equal(call(), expected))
+                self.assertTrue(torch.equal(compiled(call)(), expected))
         last, lengths = q[:, :, -1:].contiguous(), torch.tensor([100], dtype=torch.int32)
-        pyramids = [pisa.Pyramid(pack, 1, 128, 2, device="cpu").memory.zero_() for _ in range(2)]
-        outs = [torch.zeros_like(last) for _ in range(2)]
-        ops.decode.default(last, k, v, pyramids[0], outs[0], pack.key, lengths, 0.0, 0)
-        ops.decode.full(last, k, v, pyramids[1], outs[1], None, None, pack.key, 0.0, lengths, *[None] * 4, 0)
-        self.assertTrue(torch.equal(*outs) and torch.equal(*pyramids))
+        for numbers in ((), (0.0, 0), (0.3, 1)):
+            pyramids = [pisa.Pyramid(pack, 1, 128, 2, device="cpu") for _ in range(3)]
+            memories = [pyramid.memory.zero_() for pyramid in pyramids]
+            outs = [torch.zeros_like(last) for _ in range(3)]
+            op = ops.decode.more if numbers else ops.decode.default
+            op(last, k, v, memories[0], outs[0], key, lengths, *numbers)
+            scale, n_new = numbers or (0.0, 1)
+            rest = (None, None, key, scale, lengths, *[None] * 4, n_new)
+            ops.decode.full(last, k, v, memories[1], outs[1], *rest)
+
+            def call():
+                asked = {"k_lengths": lengths, "n_new": n_new, "scale": scale or None, "out": outs[2]}
+                pisa.decode(last, k, v, pack, pyramids[2], **asked)
+
+            compiled(call)()
+            for i in (1, 2):
+                self.assertTrue(torch.equal(outs[0], outs[i]) and torch.equal(memories[0], memories[i]))
 
     def test_watched(self):
         from torch._subclasses.fake_tensor import FakeTensorMode

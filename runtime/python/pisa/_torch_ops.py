@@ -1,8 +1,9 @@
 """The custom ops of torch.ops.pisa, attention, select, decode and prefill, and what torch.compile must know.
 
 Graphs name packs by their keys (Pack.key). The first two make their outputs; decode and prefill write into given ones,
-since they change a pyramid as well. What most calls ask for is an overload of its own (`default`), everything else one
-more (`full`): every argument and every list costs a call a part of a microsecond, asked for or not.
+since they change a pyramid as well. What most calls ask for is an overload of its own (`default`), the same with numbers
+another (`more`), everything else a third (`full`): every argument and every list costs a call a part of a microsecond,
+asked for or not.
 """
 
 import torch
@@ -12,10 +13,12 @@ from ._request import Layout, Options, Outputs
 
 NAMES = ("k_lengths", "blocks_in", "q_starts", "k_starts", "pages")
 ARRAYS = ", ".join(f"Tensor? {name}=None" for name in NAMES)
-# Arguments with defaults are dear only where they are given: the dispatcher leaves the last ones out.
+# The dispatcher leaves out last arguments that are their defaults, but compares each before.
 SCHEMAS = {
     # o
-    "attention": "(Tensor q, Tensor k, Tensor v, str pack, float scale=0.0, float density=0.0, int keep=0) -> Tensor",
+    "attention": "(Tensor q, Tensor k, Tensor v, str pack) -> Tensor",
+    "attention.more": "(Tensor q, Tensor k, Tensor v, str pack, float scale=0.0, float density=0.0, int keep=0) "
+    "-> Tensor",
     # o and those asked for of lse and blocks
     "attention.full": "(Tensor q, Tensor k, Tensor v, str pack, float scale=0.0, float density=0.0, int keep=0, "
     f"{ARRAYS}, bool lse=False, bool blocks=False) -> Tensor[]",
@@ -26,14 +29,16 @@ SCHEMAS = {
     "-> Tensor[]",
     "prefill": "(Tensor q, Tensor k, Tensor? v, Tensor(a!) pyramid, Tensor(b!)? out, Tensor(c!)? lse, "
     f"Tensor(d!)? blocks, Tensor(e!)? worth, str pack, float scale=0.0, {ARRAYS}) -> ()",
-    "decode": "(Tensor q, Tensor k, Tensor v, Tensor(a!) pyramid, Tensor(b!) out, str pack, Tensor? k_lengths=None, "
-    "float scale=0.0, int n_new=1, bool append_completed=False) -> ()",
+    "decode": "(Tensor q, Tensor k, Tensor v, Tensor(a!) pyramid, Tensor(b!) out, str pack, Tensor? k_lengths=None) "
+    "-> ()",
+    "decode.more": "(Tensor q, Tensor k, Tensor v, Tensor(a!) pyramid, Tensor(b!) out, str pack, "
+    "Tensor? k_lengths=None, float scale=0.0, int n_new=1, bool append_completed=False) -> ()",
     "decode.full": "(Tensor q, Tensor k, Tensor v, Tensor(a!)? pyramid, Tensor(b!) out, Tensor(c!)? lse, "
     f"Tensor(d!)? blocks, str pack, float scale=0.0, {ARRAYS}, int n_new=1, bool append_completed=False) -> ()",
 }
 
 Tensor = torch.Tensor
-known_pack = _pack._packs.get
+known_pack, load_pack = _pack._packs.get, _pack.load_key
 NOT_WATCHING = (Tensor, str, type(None))  # types of the third argument
 
 
@@ -61,7 +66,7 @@ def _attention_options(pack, name, scale, density, keep):
 
 
 def attention(q, k, v, pack, scale=0.0, density=0.0, keep=0):
-    opened, wishes = known_pack(pack) or _pack.load_key(pack), ("attention", scale, density, keep)
+    opened, wishes = known_pack(pack) or load_pack(pack), ("attention", scale, density, keep)
     found = _torch.launch(opened, q, k, v, wishes, _attention_options)
     if found is None:
         found = _torch.eager(opened, q, k, v, _attention_options(opened, *wishes), _torch.NO_ARRAYS, None, None)
@@ -79,7 +84,7 @@ def _select_options(pack, name, scale):
 
 
 def select(q, k, pack, scale=0.0):
-    opened, wishes = known_pack(pack) or _pack.load_key(pack), ("select", scale)
+    opened, wishes = known_pack(pack) or load_pack(pack), ("select", scale)
     found = _torch.launch(opened, q, k, None, wishes, _select_options)
     if found is None:
         found = _torch.eager(opened, q, k, None, _select_options(opened, *wishes), _torch.NO_ARRAYS, None, None)
@@ -105,7 +110,8 @@ def _decode_options(pack, name, scale, n_new, completed, has_lengths):
 
 
 def decode(q, k, v, pyramid, out, pack, k_lengths=None, scale=0.0, n_new=1, append_completed=False):
-    opened, wishes = known_pack(pack) or _pack.load_key(pack), ("decode", scale, n_new, append_completed, k_lengths is not None)
+    opened = known_pack(pack) or load_pack(pack)
+    wishes = ("decode", scale, n_new, append_completed, k_lengths is not None)
     if _torch.launch(opened, q, k, v, wishes, _decode_options, k_lengths, pyramid, out) is None:
         _torch.eager(opened, q, k, v, _decode_options(opened, *wishes), _arrays(k_lengths), pyramid, out)
 
@@ -180,7 +186,7 @@ def _register():
     tags.append(getattr(torch.Tag, "needs_exact_strides", None) or torch.Tag.needs_fixed_stride_order)
     for name, schema in SCHEMAS.items():
         library.define(name + schema, tags=tuple(tags))
-        kernel = globals()[name.replace(".", "_")]
+        kernel = globals()[name.removesuffix(".more").replace(".", "_")]
         fake = globals().get(f"_fake_{kernel.__name__}", _fake_nothing)
         for key in ("CPU", "CUDA"):
             library.impl(name, kernel, key)
@@ -202,12 +208,12 @@ def run(pack, q, k, v, options, arrays, pyramid, out):
     if not options.attend:
         found = ops.select.full(q, k, pack.key, options.scale, *lists, options.worth, options.by_leaf)
         return _spread(found, (False, False, True, options.worth, options.by_leaf, options.by_leaf))
-    call = (q, k, v, pack.key, options.scale, float(options.density), options.keep)
+    call, numbers = (q, k, v, pack.key), (options.scale, float(options.density), options.keep)
     wanted = (options.lse, options.blocks)
     if any(wanted) or any(x is not None for x in lists):
-        found = ops.attention.full(*call, *lists, *wanted)
+        found = ops.attention.full(*call, *numbers, *lists, *wanted)
     else:
-        found = [ops.attention.default(*call)]
+        found = [ops.attention.more(*call, *numbers) if any(numbers) else ops.attention.default(*call)]
     if out is not None:
         found = [out.copy_(found[0]), *found[1:]]
     return _spread(found, (True, *wanted, False, False, False))
@@ -229,10 +235,13 @@ def _write(pack, q, k, v, options, lists, pyramid, out):
         ops.prefill.default(q, k, v, pyramid, o, lse, blocks, worth, key, scale, *lists)
         return (o, lse, blocks, worth, None, None)
     more = (options.n_new, options.append_completed)
+    call, numbers = (q, k, v, pyramid, o, key, lists[0]), (scale, *more)
     if pyramid is None or options.lse or options.blocks or any(x is not None for x in lists[1:]):
         ops.decode.full(q, k, v, pyramid, o, lse, blocks, key, scale, *lists, *more)
+    elif numbers != (0.0, 1, False):
+        ops.decode.more(*call, *numbers)
     else:
-        ops.decode.default(q, k, v, pyramid, o, key, lists[0], scale, *more)
+        ops.decode.default(*call)
     return (o, lse, blocks, worth, None, None)
 
 
