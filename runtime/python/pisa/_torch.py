@@ -198,6 +198,7 @@ def _perform(plan, q, k, v, arrays, memory, out, made=None):
             for i, name, like in plan.made:
                 others[i] = x = new(*like) if made is None else made[i]
                 setattr(request, name, x.data_ptr())
+            others = tuple(others)
         if plan.arrays:
             for name, _ in plan.arrays:
                 setattr(request, name, arrays[name].data_ptr())
@@ -207,7 +208,7 @@ def _perform(plan, q, k, v, arrays, memory, out, made=None):
             request.pyramid = memory.data_ptr()
         if device < 0:
             _run_cpu(plan.pack, request, memory)
-            return (o, *others)
+            return (o,) + others
         if plan.workspace_like:
             # memory of the caching allocator, given back to this stream when the call returns
             workspace = new_workspace(*plan.workspace_like)
@@ -215,7 +216,7 @@ def _perform(plan, q, k, v, arrays, memory, out, made=None):
         plan.stream.value = current_stream(device)
         if lib.launch(*plan.launch):
             lib.check(plan.error)
-        return (o, *others)
+        return (o,) + others
     finally:
         plan.busy = False
 
