@@ -1,9 +1,9 @@
 """The custom ops of torch.ops.pisa, attention, select, decode and prefill, and what torch.compile must know.
 
 Graphs name packs by their keys (Pack.key). The first two make their outputs; decode and prefill write into given ones,
-since they change a pyramid as well. What most calls ask for is an overload of its own (`default`), the same with numbers
-another (`more`), everything else a third (`full`): every argument and every list costs a call a part of a microsecond,
-asked for or not.
+since they change a pyramid as well. What most calls ask for is an overload of its own (`default`), the same with
+numbers another (`more`), everything else a third (`full`): every argument and every list costs a call a part of a
+microsecond, asked for or not.
 """
 
 import torch
