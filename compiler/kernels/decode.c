@@ -216,18 +216,29 @@ static void new_walk(struct ir *k, struct decode *d, const val *args) {
   share_memory(k, d);
 }
 
+static val has_peers(struct ir *k, const val *args) {
+  return is_lt(k, i32(k, 1), args[PISA_DECODE_splits]);
+}
+
+/* Of all peers but the first: what that will read. */
+static void fetch_as_peer(struct ir *k, const struct decode *d, const val *args, val split) {
+  const struct sequence_array values = values_of(args);
+  val peers = add_const(k, args[PISA_DECODE_splits], -1);
+  decode_fetch(k, d, &values, add_const(k, split, -1), peers);
+}
+
 /* The first CTA of the cluster walks; what it will read the others fetch meanwhile. */
 static void walk_decode(struct ir *k, struct decode *d, const val *args, val query, val kv_head,
                         val split) {
-  const struct sequence_array values = values_of(args);
   const struct node_query_vars vars = find_query(k, &d->w, query, kv_head);
   val is_first = is_eq(k, split, i32(k, 0));
-  IF (k, is_first) {
-    decode_fetch_first(k, d);
-  }
-  ELSE (k) {
-    val peers = add_const(k, args[PISA_DECODE_splits], -1);
-    decode_fetch(k, d, &values, add_const(k, split, -1), peers);
+  IF (k, has_peers(k, args)) {
+    IF (k, is_first) {
+      decode_fetch_first(k, d);
+    }
+    ELSE (k) {
+      fetch_as_peer(k, d, args, split);
+    }
   }
   d->w.q = node_query_get(k, &vars, d->w.zero); /* waits for it */
   IF (k, both(k, is_first, bit_not(k, sees_few(k, d)))) {
@@ -264,8 +275,8 @@ static void attend_list(struct ir *k, const struct plan_pyramid *plan, const val
   if (!plan->attends)
     return;
   decode_name_attend(k, args, plan->keep);
-  const struct blocks_query x = blocks_query(k, plan, query, kv_head);
   IF (k, bit_not(k, is_null_pointer(k, args[PISA_DECODE_o]))) {
+    const struct blocks_query x = blocks_query(k, plan, query, kv_head);
     peers_arrive(k);
     peers_wait(k);
     decode_attend_list(k, plan, plan->decode_select.threads, &x, split);
@@ -277,7 +288,9 @@ static void decode_in_turn(struct ir *k, const struct plan_pyramid *plan, struct
                            const val *args, val query, val kv_head, val split) {
   IF (k, is_eq(k, split, i32(k, 0))) {
     const struct node_query_vars vars = find_query(k, &d->w, query, kv_head);
-    decode_fetch_first(k, d);
+    IF (k, has_peers(k, args)) {
+      decode_fetch_first(k, d);
+    }
     d->w.q = node_query_get(k, &vars, d->w.zero);
     IF (k, sees_few(k, d)) {
       list_all(k, d);
@@ -290,10 +303,8 @@ static void decode_in_turn(struct ir *k, const struct plan_pyramid *plan, struct
   }
   if (plan->attends) {
     ELSE (k) {
-      const struct sequence_array values = values_of(args);
       find_query(k, &d->w, query, kv_head);
-      val peers = add_const(k, args[PISA_DECODE_splits], -1);
-      decode_fetch(k, d, &values, add_const(k, split, -1), peers);
+      fetch_as_peer(k, d, args, split);
     }
   }
   attend_list(k, plan, args, query, kv_head, split);

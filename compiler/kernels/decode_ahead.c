@@ -1,6 +1,7 @@
 /* decode_ahead.c: in go a query's place, before the query itself has come, and the peers that only
    attend; out come, in L2, what the one that selects will read: means of the first step, of upper
-   levels, and forced leaves. Nothing waits for it.
+   levels, and forced leaves. Nothing waits for it. A CTA without peers asks for nothing: calls
+   of so many queries fill the chip, and take longer with it.
 
    A level is worth it while all queries of the call take no more than a megabyte of it, a quarter
    of a microsecond of memory; the walk reads the highest levels first. */
