@@ -194,16 +194,6 @@ static void list_all(struct ir *k, const struct decode *d) {
   }
 }
 
-/* Where leaves are judged by their keys, after the walk. */
-static void finish_list(struct ir *k, struct decode *d) {
-  IF (k, sees_few(k, d)) {
-    list_all(k, d);
-  }
-  ELSE (k) {
-    decode_leaves(k, d);
-  }
-}
-
 static void new_walk(struct ir *k, struct decode *d, const val *args) {
   decode_name_walk(k, args);
   d->room = decode_room_of(&d->plan);
@@ -216,34 +206,11 @@ static void new_walk(struct ir *k, struct decode *d, const val *args) {
   share_memory(k, d);
 }
 
-static val has_peers(struct ir *k, const val *args) {
-  return is_lt(k, i32(k, 1), args[PISA_DECODE_splits]);
-}
-
 /* Of all peers but the first: what that will read. */
 static void fetch_as_peer(struct ir *k, const struct decode *d, const val *args, val split) {
   const struct sequence_array values = values_of(args);
   val peers = add_const(k, args[PISA_DECODE_splits], -1);
   decode_fetch(k, d, &values, add_const(k, split, -1), peers);
-}
-
-/* The first CTA of the cluster walks; what it will read the others fetch meanwhile. */
-static void walk_decode(struct ir *k, struct decode *d, const val *args, val query, val kv_head,
-                        val split) {
-  const struct node_query_vars vars = find_query(k, &d->w, query, kv_head);
-  val is_first = is_eq(k, split, i32(k, 0));
-  IF (k, has_peers(k, args)) {
-    IF (k, is_first) {
-      decode_fetch_first(k, d);
-    }
-    ELSE (k) {
-      fetch_as_peer(k, d, args, split);
-    }
-  }
-  d->w.q = node_query_get(k, &vars, d->w.zero); /* waits for it */
-  IF (k, both(k, is_first, bit_not(k, sees_few(k, d)))) {
-    go_down(k, d);
-  }
 }
 
 /* Beside an append of the same call, which has waited: see decode_overlaps. */
@@ -283,23 +250,29 @@ static void attend_list(struct ir *k, const struct plan_pyramid *plan, const val
   }
 }
 
+/* By one CTA, whose query |vars| is on its way. */
+static void select_leaves(struct ir *k, struct decode *d, const val *args,
+                          const struct node_query_vars *vars) {
+  IF (k, is_lt(k, i32(k, 1), args[PISA_DECODE_splits])) {
+    decode_fetch_first(k, d);
+  }
+  d->w.q = node_query_get(k, vars, d->w.zero);
+  IF (k, sees_few(k, d)) {
+    list_all(k, d);
+  }
+  ELSE (k) {
+    go_down(k, d);
+    if (walk_reads_keys(&d->plan))
+      decode_leaves(k, d);
+  }
+}
+
 /* One CTA of the cluster selects, then all attend: nothing of the walk takes registers there. */
 static void decode_in_turn(struct ir *k, const struct plan_pyramid *plan, struct decode *d,
                            const val *args, val query, val kv_head, val split) {
   IF (k, is_eq(k, split, i32(k, 0))) {
     const struct node_query_vars vars = find_query(k, &d->w, query, kv_head);
-    IF (k, has_peers(k, args)) {
-      decode_fetch_first(k, d);
-    }
-    d->w.q = node_query_get(k, &vars, d->w.zero);
-    IF (k, sees_few(k, d)) {
-      list_all(k, d);
-    }
-    ELSE (k) {
-      go_down(k, d);
-      if (walk_reads_keys(&d->plan))
-        decode_leaves(k, d);
-    }
+    select_leaves(k, d, args, &vars);
   }
   if (plan->attends) {
     ELSE (k) {
@@ -310,32 +283,53 @@ static void decode_in_turn(struct ir *k, const struct plan_pyramid *plan, struct
   attend_list(k, plan, args, query, kv_head, split);
 }
 
-static void decode_by_walk(struct ir *k, const struct plan_pyramid *plan, const val *args,
-                           val query, val kv_head, val split) {
-  struct decode d = {.plan = decode_walk(plan), .warps = decode_warps(plan)};
-  new_walk(k, &d, args);
-  if (!decode_shares(plan)) {
-    decode_in_turn(k, plan, &d, args, query, kv_head, split);
-    return;
+/* The first CTA of the cluster walks; what it will read the others fetch meanwhile. */
+static void walk_and_share(struct ir *k, const struct plan_pyramid *plan, struct decode *d,
+                           const val *args, const struct node_query_vars *vars, val split) {
+  val is_first = is_eq(k, split, i32(k, 0));
+  decode_share_begin(k, d, args, split);
+  IF (k, is_first) {
+    decode_fetch_first(k, d);
   }
+  ELSE (k) {
+    fetch_as_peer(k, d, args, split);
+  }
+  d->w.q = node_query_get(k, vars, d->w.zero); /* waits for it */
+  IF (k, is_first) {
+    go_down(k, d);
+  }
+  peers_wait(k);
+  decode_share(k, d, plan, args, split);
+}
+
+/* Two ways of their own, also to walk: the code of either lies together. */
+static void share_or_select(struct ir *k, const struct plan_pyramid *plan, struct decode *d,
+                            const val *args, val query, val kv_head, val split) {
+  const struct node_query_vars vars = find_query(k, &d->w, query, kv_head);
   val shares = decode_shares_now(k, plan, args[PISA_DECODE_splits]);
-  IF (k, shares) {
-    decode_share_begin(k, &d, args, split);
-  }
-  walk_decode(k, &d, args, query, kv_head, split);
-  IF (k, shares) {
-    peers_wait(k);
-  }
-  IF (k, both(k, shares, bit_not(k, sees_few(k, &d)))) {
-    decode_share(k, &d, plan, args, split);
+  IF (k, both(k, shares, bit_not(k, sees_few(k, d)))) {
+    walk_and_share(k, plan, d, args, &vars, split);
   }
   ELSE (k) {
     decode_name_walk(k, args);
     IF (k, is_eq(k, split, i32(k, 0))) {
-      finish_list(k, &d);
+      select_leaves(k, d, args, &vars);
+    }
+    ELSE (k) {
+      fetch_as_peer(k, d, args, split);
     }
     attend_list(k, plan, args, query, kv_head, split);
   }
+}
+
+static void decode_by_walk(struct ir *k, const struct plan_pyramid *plan, const val *args,
+                           val query, val kv_head, val split) {
+  struct decode d = {.plan = decode_walk(plan), .warps = decode_warps(plan)};
+  new_walk(k, &d, args);
+  if (decode_shares(plan))
+    share_or_select(k, plan, &d, args, query, kv_head, split);
+  else
+    decode_in_turn(k, plan, &d, args, query, kv_head, split);
 }
 
 static void decode_flat(struct ir *k, const struct plan_pyramid *plan, const val *args, val query,
