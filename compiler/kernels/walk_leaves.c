@@ -201,17 +201,32 @@ static void plan_scores(struct ir *k, const struct walk *w, const struct leaf *l
   }
 }
 
-/* Forced leaves have parts of a softmax too: the own and the previous by their keys, others by
-   their mean. */
-static void forced_scores(struct ir *k, const struct walk *w, const struct leaf *leaf,
-                          const struct leaf_score *out) {
+/* i1: the own leaf or the previous one. */
+static val is_near(struct ir *k, const struct walk *w, const struct leaf *leaf) {
   val back = sub(k, w->own, leaf->number);
   val near = both(k, is_ge(k, back, i32(k, 0)), is_le(k, back, i32(k, 1)));
-  IF (k, both(k, near, is_ge(k, w->own, i32(k, 0)))) {
-    lse_scores(k, w, leaf, out);
+  return both(k, near, is_ge(k, w->own, i32(k, 0)));
+}
+
+/* With mass forced leaves have parts of a softmax too: the own and the previous by their keys,
+   others by their mean. */
+static void mass_scores(struct ir *k, const struct walk *w, const struct leaf *leaf, val forced,
+                        const struct leaf_score *out) {
+  val near = is_near(k, w, leaf);
+  IF (k, both(k, forced, bit_not(k, near))) {
+    stored_scores(k, w, leaf, out);
   }
   ELSE (k) {
-    stored_scores(k, w, leaf, out);
+    if (w->plan->score == SCORE_LSE) {
+      lse_scores(k, w, leaf, out); /* as all others: once in the code */
+    } else {
+      IF (k, forced) {
+        lse_scores(k, w, leaf, out);
+      }
+      ELSE (k) {
+        plan_scores(k, w, leaf, out);
+      }
+    }
   }
 }
 
@@ -240,16 +255,10 @@ static void score_leaf(struct ir *k, const struct walk *w, val slot, val number,
   struct leaf_score score;
   for (int s = 0; s < node_slots(w->plan); s++)
     score.slot[s] = var_init(k, f32(k, 0));
-  if (plan_is_mass(w->plan)) {
-    IF (k, forced) {
-      forced_scores(k, w, &leaf, &score);
-    }
-    ELSE (k) {
-      plan_scores(k, w, &leaf, &score);
-    }
-  } else {
+  if (plan_is_mass(w->plan))
+    mass_scores(k, w, &leaf, forced, &score);
+  else
     plan_scores(k, w, &leaf, &score);
-  }
   struct node_scores x = {.values = 1};
   for (int s = 0; s < node_slots(w->plan); s++)
     x.score[0][s] = number_of(k, w, get(k, score.slot[s]));
