@@ -66,7 +66,7 @@ static void share_memory(struct ir *k, struct decode *d) {
   if (decode_shares(&d->plan)) {
     d->arrived = at_const(k, k->smem, decode_attend_bytes(&d->plan, d->warps));
     d->warp_lanes = at_const(k, d->arrived, DECODE_SHARE_ARRIVED_BYTES);
-    w->kept = at_const(k, d->warp_lanes, (int64_t)DECODE_SHARE_WARP_BYTES * d->warps);
+    w->kept = at_const(k, d->warp_lanes, (int64_t)decode_share_warp_bytes(&d->plan) * d->warps);
   }
   d->places = at_const(k, w->kept, (int64_t)WALK_WORD * d->room.kept);
   d->lanes = at_const(k, d->places, (int64_t)WALK_WORD * d->room.places);
@@ -283,23 +283,39 @@ static void decode_in_turn(struct ir *k, const struct plan_pyramid *plan, struct
   attend_list(k, plan, args, query, kv_head, split);
 }
 
-/* The first CTA of the cluster walks; what it will read the others fetch meanwhile. */
-static void walk_and_share(struct ir *k, const struct plan_pyramid *plan, struct decode *d,
-                           const val *args, const struct node_query_vars *vars, val split) {
-  val is_first = is_eq(k, split, i32(k, 0));
-  decode_share_begin(k, d, args, split);
-  IF (k, is_first) {
+static void fetch_for_walk(struct ir *k, const struct decode *d, const val *args, val split) {
+  IF (k, is_eq(k, split, i32(k, 0))) {
     decode_fetch_first(k, d);
   }
   ELSE (k) {
     fetch_as_peer(k, d, args, split);
   }
+}
+
+/* The first CTA of the cluster walks, if it must; what will be read the others fetch meanwhile. */
+static void walk_and_share(struct ir *k, const struct plan_pyramid *plan, struct decode *d,
+                           const val *args, const struct node_query_vars *vars, val split) {
+  const struct sequence_array values = values_of(args);
+  val walks = is_eq(k, split, i32(k, 0)), scans = {0};
+  decode_share_begin(k, d, args, split);
+  if (decode_may_scan(d)) {
+    scans = decode_scans(k, d);
+    walks = both(k, walks, bit_not(k, scans));
+    IF (k, scans) {
+      decode_share_fetch(k, d, &values, args, split);
+    }
+    ELSE (k) {
+      fetch_for_walk(k, d, args, split);
+    }
+  } else {
+    fetch_for_walk(k, d, args, split);
+  }
   d->w.q = node_query_get(k, vars, d->w.zero); /* waits for it */
-  IF (k, is_first) {
+  IF (k, walks) {
     go_down(k, d);
   }
   peers_wait(k);
-  decode_share(k, d, plan, args, split);
+  decode_share(k, d, plan, args, split, scans);
 }
 
 /* Two ways of their own, also to walk: the code of either lies together. */

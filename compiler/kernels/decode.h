@@ -7,7 +7,7 @@
 
    Where a cluster shares leaves, behind what attention has (decode_attend.c) and
 
-       three mbarriers | keys of lanes, of each warp
+       three mbarriers | keys of lanes, with mass their worths, of each warp
 
    Candidates are seen up to some slot, since kept nodes ascend. All warps pass the same cta_syncs.
  */
@@ -80,12 +80,18 @@ struct blocks_query decode_query(struct ir *k, const struct walk *w);
 
 /* i1: whether that many splits do so. */
 val decode_shares_now(struct ir *k, const struct plan_pyramid *plan, val splits);
+/* Whether a walk may begin at leaves of more than K parents, which are all scored; i1: it does. */
+bool decode_may_scan(const struct decode *d);
+val decode_scans(struct ir *k, const struct decode *d);
 /* Before the first wait for peers of a cluster that does, which follows; all threads. */
 void decode_share_begin(struct ir *k, const struct decode *d, const val *args, val split);
-/* From the parents that the first CTA has kept, which all its warps see, to list and attention; by
-   all threads of all CTAs, once peers have begun. */
+/* Of a scan: to L2 what this CTA will read. */
+void decode_share_fetch(struct ir *k, const struct decode *d, const struct sequence_array *values,
+                        const val *args, val split);
+/* From the parents that the first CTA has kept, which all its warps see, or where |scans| (i1) from
+   none, to list and attention; by all threads of all CTAs, once peers have begun. */
 void decode_share(struct ir *k, struct decode *d, const struct plan_pyramid *plan, const val *args,
-                  val split);
+                  val split, val scans);
 
 /* ---- decode_ahead.c: what peers of the CTA that selects do meanwhile ---- */
 
@@ -94,5 +100,8 @@ void decode_fetch_first(struct ir *k, const struct decode *d);
 /* The same of what it will read later, by peer |place| of |peers| (i32). */
 void decode_fetch(struct ir *k, const struct decode *d, const struct sequence_array *values,
                   val place, val peers);
+/* Leaves [first, end) (i32): their keys, and values where those of all queries are few. */
+void decode_fetch_leaves(struct ir *k, const struct decode *d, const struct sequence_array *values,
+                         val first, val end);
 
 #endif

@@ -91,6 +91,19 @@ void decode_fetch(struct ir *k, const struct decode *d, const struct sequence_ar
   }
 }
 
+void decode_fetch_leaves(struct ir *k, const struct decode *d, const struct sequence_array *values,
+                         val first, val end) {
+  const struct dealt x = dealt_of(k, d, i32(k, 0), i32(k, 1));
+  const int row = d->plan.head_dim * WALK_HALF;
+  val limit = d->plan.causal ? add_const(k, d->w.t, 1) : d->w.s.keys;
+  val rows = mul(k, SEQUENCE_ARG(queries), SEQUENCE_ARG(kv_heads));
+  val few = is_le(k, limit, udiv(k, i32(k, MOST_BYTES / row), rows));
+  first = mul_const(k, first, d->plan.leaf);
+  end = smin(k, mul_const(k, end, d->plan.leaf), limit);
+  fetch_rows(k, d, &x, &d->w.k, first, end);
+  fetch_rows(k, d, &x, values, first, choose(k, few, end, first));
+}
+
 /* Pieces of a kilobyte, a warp each: begin[i] is the first of the step's depth i. */
 static void first_pieces(const struct decode *d, int *begin) {
   int bytes = d->plan.keep * walk_parent_rows(&d->plan) * d->plan.head_dim * WALK_HALF;

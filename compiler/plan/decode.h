@@ -20,8 +20,7 @@ enum {
   DECODE_PAD = 4,                  /* keys behind the last candidate: absent */
   DECODE_SHARE_READERS = 8,        /* warps of a CTA that attend to leaves before they are chosen */
   DECODE_SHARE_ARRIVED_BYTES = 32, /* three mbarriers, and padding */
-  DECODE_SHARE_WARP_BYTES = 4 * DECODE_LANES, /* of a warp that chooses */
-  DECODE_SHARE_SPLITS = 2                     /* CTAs of a cluster that shares leaves, at least */
+  DECODE_SHARE_SPLITS = 2          /* CTAs of a cluster that shares leaves, at least */
 };
 
 static inline struct plan_pyramid decode_walk(const struct plan_pyramid *p) {
@@ -173,13 +172,17 @@ static inline int decode_attend_bytes(const struct plan_pyramid *p, int warps) {
   return warps * decode_attend_part_bytes(p) + slots * DECODE_ATTEND_SLOT_BYTES;
 }
 
-/* Whether the CTAs of a cluster score leaves and attend to them at once (decode_share.c): their
-   keys are what is read, one warp chooses from them, and half of the warps do either. */
+/* Whether the CTAs of a cluster share leaves (decode_share.c): their keys are what is read, one
+   warp chooses from those of K parents, and half of the warps score them, half attend. */
 static inline bool decode_shares(const struct plan_pyramid *p) {
   const struct plan_pyramid walk = decode_walk(p);
-  return p->attends && !p->flat && walk_reads_keys(&walk) && !plan_is_mass(p) &&
-         decode_has_few(p) && walk_room_of(&walk).parents == p->keep && p->group <= 16 &&
+  return p->attends && !p->flat && walk_reads_keys(&walk) && decode_has_few(p) && p->group <= 16 &&
          decode_warps(p) == 2 * DECODE_SHARE_READERS;
+}
+
+/* Of a warp that chooses: keys of lanes, with mass worths too. */
+static inline int decode_share_warp_bytes(const struct plan_pyramid *p) {
+  return 4 * DECODE_LANES * (plan_is_mass(p) ? 2 : 1);
 }
 
 /* Of the kernel decode, whose selection and attention take turns, or where leaves are shared lie
@@ -188,7 +191,8 @@ static inline int decode_bytes(const struct plan_pyramid *p) {
   const int select = decode_select_bytes(p);
   const int attend = p->attends ? decode_attend_bytes(p, decode_warps(p)) : 0;
   if (decode_shares(p))
-    return attend + DECODE_SHARE_ARRIVED_BYTES + decode_warps(p) * DECODE_SHARE_WARP_BYTES + select;
+    return attend + DECODE_SHARE_ARRIVED_BYTES + decode_warps(p) * decode_share_warp_bytes(p) +
+           select;
   return select > attend ? select : attend;
 }
 
