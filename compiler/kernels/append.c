@@ -201,7 +201,7 @@ void kernel_append(struct ir *k, const struct plan_pyramid *plan) {
   ir_set_half(k, plan->type == TYPE_FP16);
   kernel_begin(k, PISA_APPEND_N_ARGS, append_args);
   val thread = thread_index(k);
-  if (decode_overlaps(plan)) {
+  if (decode_begins_early(plan)) {
     launch_wait(k);
     launch_next(k);
   } else {

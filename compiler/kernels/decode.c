@@ -9,9 +9,8 @@
        cluster     attends (decode_attend.c)
 
    Meanwhile its peers fetch what it will read to L2 (decode_ahead.c). Where candidates are few, the
-   cluster scores the leaves and attends to them at once instead: decode_share.c. The selection is
-   that of the walk which starts at as many nodes. Without a walk warps share the leaves instead:
-   flat_decode.c. */
+   cluster shares the leaves instead: decode_share.c. The selection is that of the walk which starts
+   at as many nodes. Without a walk warps share the leaves instead: flat_decode.c. */
 #include <assert.h>
 #include <string.h>
 
@@ -213,10 +212,10 @@ static void fetch_as_peer(struct ir *k, const struct decode *d, const val *args,
   decode_fetch(k, d, &values, add_const(k, split, -1), peers);
 }
 
-/* Beside an append of the same call, which has waited: see decode_overlaps. */
+/* A walk beside an append of the same call, which has waited, begins at once. */
 static void begin_launch(struct ir *k, const struct plan_pyramid *plan, const val *args) {
   launch_next(k);
-  if (!decode_overlaps(plan)) {
+  if (!decode_begins_early(plan)) {
     launch_wait(k);
     return;
   }
@@ -226,6 +225,16 @@ static void begin_launch(struct ir *k, const struct plan_pyramid *plan, const va
   ELSE (k) {
     launch_acquire(k, args[PISA_DECODE_q]);
   }
+}
+
+/* Before means are read that append may write: those of a walk, or all. */
+static void wait_for_walk(struct ir *k, const struct decode *d) {
+  if (!decode_overlaps(&d->plan))
+    launch_wait(k);
+}
+static void wait_for_leaves(struct ir *k, const struct decode *d) {
+  if (!decode_forces_new(&d->plan))
+    launch_wait(k);
 }
 
 struct blocks_query decode_query(struct ir *k, const struct walk *w) {
@@ -257,6 +266,7 @@ static void select_leaves(struct ir *k, struct decode *d, const val *args,
     decode_fetch_first(k, d);
   }
   d->w.q = node_query_get(k, vars, d->w.zero);
+  wait_for_walk(k, d);
   IF (k, sees_few(k, d)) {
     list_all(k, d);
   }
@@ -278,6 +288,7 @@ static void decode_in_turn(struct ir *k, const struct plan_pyramid *plan, struct
     ELSE (k) {
       find_query(k, &d->w, query, kv_head);
       fetch_as_peer(k, d, args, split);
+      wait_for_leaves(k, d);
     }
   }
   attend_list(k, plan, args, query, kv_head, split);
@@ -311,7 +322,9 @@ static void walk_and_share(struct ir *k, const struct plan_pyramid *plan, struct
     fetch_for_walk(k, d, args, split);
   }
   d->w.q = node_query_get(k, vars, d->w.zero); /* waits for it */
+  wait_for_leaves(k, d);
   IF (k, walks) {
+    wait_for_walk(k, d);
     go_down(k, d);
   }
   peers_wait(k);
@@ -333,6 +346,7 @@ static void share_or_select(struct ir *k, const struct plan_pyramid *plan, struc
     }
     ELSE (k) {
       fetch_as_peer(k, d, args, split);
+      wait_for_leaves(k, d);
     }
     attend_list(k, plan, args, query, kv_head, split);
   }
@@ -372,7 +386,7 @@ void kernel_decode(struct ir *k, const struct plan_pyramid *plan) {
     decode_flat(k, plan, args, query, kv_head, split);
   else
     decode_by_walk(k, plan, args, query, kv_head, split);
-  if (decode_overlaps(plan))
+  if (decode_forces_new(plan))
     launch_wait(k);
   kernel_end(k, launch->entry, launch->threads, 1);
 }

@@ -37,12 +37,24 @@ static inline int decode_warps(const struct plan_pyramid *p) {
   return query <= 16 ? 16 : 8;
 }
 
-/* Whether decode need not wait for the append of the same call: nothing that it ranks or attends to
-   depends on what that writes. The new tokens, a leaf's at most, are in the last two leaves. A node
-   of theirs that a query sees has its own leaf or the previous one, so it is forced: its key does
-   not count, and without mass no other's depends on it. */
+/* Whether decode begins while the append of the same call runs: a walk, which has its query to find
+   and means to ask for before it reads those that append writes. */
+static inline bool decode_begins_early(const struct plan_pyramid *p) {
+  return !p->flat;
+}
+
+/* Whether all that append writes is of forced nodes and reads of leaves by their keys need none of
+   it. The new tokens, a leaf's at most, are in the last two leaves. A node of theirs that a query
+   sees has its own leaf or the previous one. */
+static inline bool decode_forces_new(const struct plan_pyramid *p) {
+  return !p->flat && p->causal && p->current && p->previous;
+}
+
+/* Whether decode need not wait for that append before its end: nothing that it ranks or attends to
+   depends on what that writes. Keys of forced nodes do not count, and without mass no other's
+   depends on them. */
 static inline bool decode_overlaps(const struct plan_pyramid *p) {
-  return !p->flat && p->causal && p->current && p->previous && !plan_is_mass(p);
+  return decode_forces_new(p) && !plan_is_mass(p);
 }
 
 /* Whether one warp chooses from the candidates of K nodes. */

@@ -373,6 +373,8 @@ class Instructions(Units):
                         self.complete(peer_cta, int(full), total)
                 return
             index = memory.index(place, total, total) // size
+            if not shared and not w.waited:
+                memory.check_early(place)
             view = memory.views[size]
             for i, r in enumerate(registers):
                 if storing:

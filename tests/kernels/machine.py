@@ -64,6 +64,7 @@ class Global(Memory):
         super().__init__(GLOBAL_BASE, size, 0xA5)
         self.end = GUARD
         self.valid = np.zeros(len(self.bytes), bool)
+        self.late = np.zeros(len(self.bytes), bool)  # what the launch before may write still
 
     def array(self, data):
         """Copies |data| in, between guards; returns its address."""
@@ -79,6 +80,15 @@ class Global(Memory):
     def empty(self, shape, dtype):
         """An output, poisoned with 0xFF bytes."""
         return self.array(np.full(int(np.prod(shape)) * np.dtype(dtype).itemsize, 0xFF, np.uint8))
+
+    def keep_until_wait(self, address, late):
+        """Bytes from |address| on, those that |late| names: warps touch them when they have waited for the launch before."""
+        start = address - GLOBAL_BASE
+        self.late[start:start + len(late)] = late
+
+    def check_early(self, address):
+        if self.late[address.astype(S64) - GLOBAL_BASE].any():
+            raise Fault(f"address {address[0]:#x} before griddepcontrol.wait")
 
     def read(self, address, shape, dtype):
         n = int(np.prod(shape)) * np.dtype(dtype).itemsize
@@ -141,6 +151,7 @@ class Warp:
         self.full = True
         self.converged = True
         self.waiting = None  # a rendezvous this warp has joined
+        self.waited = False  # for the launch before
         self.cluster_phase = None  # of a cluster barrier that this warp has arrived at
         self.flying = {}  # accumulator registers of products in flight -> their values
 

@@ -28,14 +28,15 @@ class Watched(Selector):
 
 
 class Call:
-    """|splits|: CTAs of a cluster, of the kernel decode, which attends to its lists too; 0: it does not. It runs beside
-    append where it need not wait for it: then means of nodes with new tokens, as many as there may be, are anything."""
+    """|splits|: CTAs of a cluster, of the kernel decode, which attends to its lists too; 0: it does not. It begins beside
+    append. Where it need not wait for it, means of nodes with new tokens, as many as there may be, are anything; else they
+    are not touched before it has waited."""
 
     def __init__(self, seed, kv_heads, size=1.0, special=None, ctas=3, worth=True, token_major=False, splits=0, **shape):
         self.s = Sequences(PLAN, kv_heads, **shape)
         self.case = Case(seed, self.s, (size, 1, 1), token_major)
         self.ctas, self.worth, self.splits = ctas, worth, splits
-        self.beside = PLAN.overlaps and not self.s.packed
+        self.beside = PLAN.early and not self.s.packed
         k, q = self.case.k, self.case.q
         if special == "equal":
             k[...] = k[:, :, :1]
@@ -55,21 +56,35 @@ class Call:
         clusters = max(self.splits, 1)
         kernel.launch(ctas * clusters, kernel.shared, m,
                       [*case.sequence_arguments(m), *case.array_arguments(m, case.q), *case.array_arguments(m, case.k),
-                       m.array(stored_means(self.means())), self.ids, self.out, float(SCALE),
+                       self.means(), self.ids, self.out, float(SCALE),
                        *(self.attend_arguments() if kernel.entry == "pisa_decode" else ())], cluster=clusters)
 
     def means(self):
-        means, s, random = self.case.means(), self.s, np.random.default_rng(1)
-        for x in s.each if self.beside else ():
+        means = self.case.means()
+        if self.beside:
+            new = self.new_rows(means)
+            if PLAN.overlaps:
+                random = np.random.default_rng(1)
+                means[new] = random.integers(0, 1 << 16, (new.sum(), PLAN.D))
+        address = self.memory.array(stored_means(means))
+        if self.beside and not PLAN.overlaps:
+            late = np.zeros(means.shape, np.uint16)
+            late[new] = 0xFFFF
+            self.memory.keep_until_wait(address, stored_means(late).reshape(-1).view(np.uint8) > 0)
+        return address
+
+    def new_rows(self, means):
+        """Of nodes with new tokens, as many as there may be."""
+        s, new = self.s, np.zeros(means.shape[:-1], bool)
+        for x in s.each:
             for level in range(1, 32):
                 size = PLAN.size(level)
                 for node in range(max(x.keys - PLAN.C, 0) // size, ceil_div(x.keys, size)):
                     for kv_head in range(s.kv_heads):
-                        row = s.node_row(x, kv_head, level, node)
-                        means.reshape(-1, PLAN.D)[row] = random.integers(0, 1 << 16, PLAN.D)
+                        new.reshape(-1)[s.node_row(x, kv_head, level, node)] = True
                 if size >= x.keys:
                     break
-        return means
+        return new
 
     def attend_arguments(self):
         """v, o, lse, splits and beside."""

@@ -31,7 +31,9 @@ class Plan:
                 setattr(self, key, value if isinstance(getattr(self, key), str) else int(value))
         self.D, self.G, self.C, self.K, self.g = self.d, self.heads, self.leaf, self.keep, self.children
         self.is_fp16, self.mass = self.type == "fp16", self.reduce in ("mass", "max_mass")
-        self.overlaps = not self.flat and not self.mass and self.causal and self.previous and self.current
+        self.early = not self.flat  # decode begins beside append, and may end beside it where new tokens are forced
+        self.forces_new = self.early and self.causal and self.previous and self.current
+        self.overlaps = self.forces_new and not self.mass
         self.span = 64 if self.g == 8 else 16
         self.ulp = 2.0 ** (-10 if self.is_fp16 else -7)  # between neighbours, relative to the smaller, at most
 

@@ -159,10 +159,16 @@ class Units:
         return run
 
     @staticmethod
+    def op_griddepcontrol(op, o):
+        def wait(w):
+            w.waited = True
+        return wait if op.endswith(".wait") else lambda w: None
+
+    @staticmethod
     def nothing(op, o):
         return lambda w: None
 
-    op_fence = op_griddepcontrol = op_setmaxnreg = op_prefetch = op_nanosleep = nothing
+    op_fence = op_setmaxnreg = op_prefetch = op_nanosleep = nothing
 
     # ---- copies
 
