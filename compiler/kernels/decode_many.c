@@ -9,7 +9,7 @@
 #include "compiler/kernels/decode.h"
 #include "compiler/sm90/sync.h"
 
-enum { WARP = 32, QUAD = 4, MAX_UNROLLED = 4 };
+enum { WARP = 32, QUAD = 4, MAX_UNROLLED = 4, MAX_HELD = 8, MAX_RANKED = 32 };
 static const double LEAST = -1e30; /* finite, below every score that counts */
 
 static int groups_of(const struct decode *d) {
@@ -35,7 +35,7 @@ static val over_lanes(struct ir *k, val v, bool sum) {
 }
 
 /* Scores of |n| candidates become parts. */
-static void softmax_head(struct ir *k, const struct decode *d, val n, val head) {
+static void softmax_loops(struct ir *k, const struct decode *d, val n, val head) {
   struct var most = var_init(k, f32(k, LEAST)), sum = var_init(k, f32(k, 0));
   val lane = d->w.lanes.lane, step = i32(k, WARP);
   FOR_STEP(k, c, lane, n, step) {
@@ -54,6 +54,32 @@ static void softmax_head(struct ir *k, const struct decode *d, val n, val head) 
     val place = score_at(k, d, c, head);
     store(k, mul(k, load(k, k->f32, place, WALK_WORD), inverse), place, WALK_WORD);
   }
+}
+
+/* The same, in the same order, where a lane's candidates fit registers. */
+static void softmax_held(struct ir *k, const struct decode *d, val n, val head) {
+  val x[MAX_HELD], most = f32(k, LEAST), sum = f32(k, 0), place[MAX_HELD];
+  for (int i = 0; i < groups_of(d); i++) {
+    val c = add_const(k, d->w.lanes.lane, (int64_t)i * WARP);
+    place[i] = score_at(k, d, c, head);
+    x[i] = choose(k, is_lt(k, c, n), load(k, k->f32, place[i], WALK_WORD), f32(k, -INFINITY));
+    most = maximum(k, most, x[i]);
+  }
+  val all = over_lanes(k, most, false);
+  for (int i = 0; i < groups_of(d); i++) {
+    x[i] = exp2_approx(k, sub(k, x[i], all));
+    sum = add(k, sum, x[i]);
+  }
+  val inverse = reciprocal_approx(k, maximum(k, over_lanes(k, sum, true), f32(k, 1e-30)));
+  for (int i = 0; i < groups_of(d); i++)
+    store(k, mul(k, x[i], inverse), place[i], WALK_WORD);
+}
+
+static void softmax_head(struct ir *k, const struct decode *d, val n, val head) {
+  if (groups_of(d) <= MAX_HELD)
+    softmax_held(k, d, n, head);
+  else
+    softmax_loops(k, d, n, head);
 }
 
 static void softmax(struct ir *k, const struct decode *d, val seen) {
@@ -85,10 +111,11 @@ static void complete_keys(struct ir *k, const struct decode *d, val depth, val n
 
 /* ---- ranks ---- */
 
-/* Keys behind the last are read too: absent. */
+/* Keys behind the last are read too, of the last group or four: absent. */
 static void pad_keys(struct ir *k, const struct decode *d, val n) {
-  IF (k, is_lt(k, thread_index(k), i32(k, DECODE_PAD))) {
-    store(k, i32(k, BEST_ABSENT), key_at(k, d, add(k, n, thread_index(k))), WALK_WORD);
+  const int end = WARP * groups_of(d), threads = WARP * d->warps;
+  FOR_STEP(k, slot, add(k, n, thread_index(k)), i32(k, end + DECODE_PAD), i32(k, threads)) {
+    store(k, i32(k, BEST_ABSENT), key_at(k, d, slot), WALK_WORD);
   }
 }
 
@@ -97,12 +124,23 @@ static val rank_at(struct ir *k, const struct decode *d, val part, val slot) {
   return at(k, d->ranks, mul_const(k, place, WALK_WORD));
 }
 
-/* Part |part| of the keys that are greater than those of group |group|. */
-static void rank_group(struct ir *k, const struct decode *d, val group, val part, val n) {
-  const int length = groups_of(d) * WARP / d->room.rank_parts;
-  val slot = add(k, mul_const(k, group, WARP), d->w.lanes.lane);
-  val mine = load(k, k->i32, key_at(k, d, smin(k, slot, n)), WALK_WORD);
-  val least = add_const(k, mine, 1), begin = mul_const(k, part, length);
+/* Of |length| keys from |begin| on those that are at least |least|. */
+static val count_at_once(struct ir *k, const struct decode *d, val begin, int length, val least) {
+  val four[MAX_RANKED / QUAD], count[QUAD];
+  for (int i = 0; i < length; i += QUAD)
+    four[i / QUAD] = load(k, k->i32x4, key_at(k, d, add_const(k, begin, i)), QUAD * WALK_WORD);
+  for (int z = 0; z < QUAD; z++)
+    count[z] = i32(k, 0);
+  for (int i = 0; i < length; i++) {
+    val key = element(k, four[i / QUAD], i % QUAD, k->i32);
+    count[i % QUAD] = add_if_uge(k, count[i % QUAD], key, least);
+  }
+  return add(k, add(k, count[0], count[1]), add(k, count[2], count[3]));
+}
+
+/* The same of those before |n|. */
+static val count_in_turn(struct ir *k, const struct decode *d, val begin, int length, val n,
+                         val least) {
   struct var count = var_init(k, i32(k, 0));
   FOR_STEP(k, i, begin, smin(k, n, add_const(k, begin, length)), i32(k, QUAD)) {
     val four = load(k, k->i32x4, key_at(k, d, i), QUAD * WALK_WORD), sum = get(k, count);
@@ -110,7 +148,18 @@ static void rank_group(struct ir *k, const struct decode *d, val group, val part
       sum = add_if_uge(k, sum, element(k, four, z, k->i32), least);
     set(k, count, sum);
   }
-  store(k, get(k, count), rank_at(k, d, part, slot), WALK_WORD);
+  return get(k, count);
+}
+
+/* Part |part| of the keys that are greater than those of group |group|. */
+static void rank_group(struct ir *k, const struct decode *d, val group, val part, val n) {
+  const int length = groups_of(d) * WARP / d->room.rank_parts;
+  val slot = add(k, mul_const(k, group, WARP), d->w.lanes.lane);
+  val mine = load(k, k->i32, key_at(k, d, smin(k, slot, n)), WALK_WORD);
+  val least = add_const(k, mine, 1), begin = mul_const(k, part, length);
+  val count = length <= MAX_RANKED ? count_at_once(k, d, begin, length, least)
+                                   : count_in_turn(k, d, begin, length, n, least);
+  store(k, count, rank_at(k, d, part, slot), WALK_WORD);
 }
 
 static void rank_all(struct ir *k, const struct decode *d, val n) {
