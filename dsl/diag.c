@@ -57,6 +57,10 @@ static void insert(struct diag *diag, struct diag_message *m) {
   diag->newest = m;
 }
 
+const char *diag_first(const struct diag *diag) {
+  return diag->first ? diag->first->text : NULL;
+}
+
 void diag_error(struct diag *diag, struct span span, const char *format, ...) {
   va_list args;
   va_start(args, format);

@@ -40,6 +40,8 @@ void diag_also(struct diag *diag, struct span span, const char *format, ...)
 /* The world failed (no such file, no memory on the disk, ...). */
 void diag_world(struct diag *diag, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* The sentence of the first one, without its place; NULL: there are none. */
+const char *diag_first(const struct diag *diag);
 /* All messages as text, for a person. */
 void diag_print(const struct diag *diag, struct text *out);
 /* All messages as one JSON object: {"errors": n, "messages": [{"severity", "file", "line",

@@ -33,17 +33,38 @@ static void drop(struct expansion *x, const char *candidate, struct span where,
   diag_note(x->diag, where, "%s is dropped: %s", candidate, reason);
 }
 
-/* Whether value |v| of |choice|, all else as written, is a spec that can be built. */
+/* |base| with value |v| of |choice|; NULL and |reason| when that is no legal spec. */
+static const struct spec *apply(struct expansion *x, const struct spec *base,
+                                const struct spec_choice *choice, int v, const char **reason) {
+  struct diag aside; /* what is dropped is no error */
+  struct spec *spec;
+  diag_init(&aside, x->arena);
+  aside.source = x->diag->source;
+  if (dsl_apply(x->arena, base, choice->name, choice->values[v], choice->value_spans[v], &spec,
+                &aside))
+    return spec;
+  *reason = diag_first(&aside);
+  return NULL;
+}
+
+/* |spec| if it can be built, else NULL and |reason|. */
+static const struct spec *buildable(struct expansion *x, const struct spec *spec,
+                                    const char **reason) {
+  struct limits limits = limits_of(x->arena, spec);
+  if (limits.n > 0)
+    *reason = limits.at[0].possible;
+  return limits.n == 0 ? spec : NULL;
+}
+
+/* Whether value |v| of |choice|, all else as written or set, is a spec that can be built. As
+   written it is legal, but perhaps not beside what --set set. */
 static bool try_candidate(struct expansion *x, const struct spec_choice *choice, int v) {
-  struct spec *candidate;
-  if (!dsl_apply(x->arena, x->spec, choice->name, choice->values[v], choice->value_spans[v],
-                 &candidate, x->diag))
-    return false;
-  struct limits limits = limits_of(x->arena, candidate);
-  if (limits.n == 0)
+  const char *reason;
+  const struct spec *candidate = apply(x, x->spec, choice, v, &reason);
+  if (candidate && buildable(x, candidate, &reason))
     return true;
   const char *name = arena_printf(x->arena, "%s=%s", choice->name, choice->values[v]);
-  drop(x, name, choice->value_spans[v], limits.at[0].possible);
+  drop(x, name, choice->value_spans[v], reason);
   return false;
 }
 
@@ -79,24 +100,10 @@ static const char *choices_text(struct expansion *x, const int *pick, bool all) 
    cannot be built. */
 static const struct spec *combine(struct expansion *x, const int *pick, const char **reason) {
   const struct spec *spec = x->spec;
-  struct diag aside; /* single candidates were reported already */
-  diag_init(&aside, x->arena);
-  *reason = "these values do not go together";
-  aside.source = x->diag->source;
-  for (int c = 0; c < x->spec->n_choices; c++) {
-    const struct spec_choice *choice = &x->spec->choices[c];
-    struct spec *next;
-    if (pick[c] == 0)
-      continue;
-    if (!dsl_apply(x->arena, spec, choice->name, choice->values[pick[c]],
-                   choice->value_spans[pick[c]], &next, &aside))
-      return NULL;
-    spec = next;
-  }
-  struct limits limits = limits_of(x->arena, spec);
-  if (limits.n > 0)
-    *reason = limits.at[0].possible;
-  return limits.n == 0 ? spec : NULL;
+  for (int c = 0; spec && c < x->spec->n_choices; c++)
+    if (pick[c] != 0)
+      spec = apply(x, spec, &x->spec->choices[c], pick[c], reason);
+  return spec ? buildable(x, spec, reason) : NULL;
 }
 
 static bool was_dropped(const struct expansion *x, const char *candidate) {
@@ -184,8 +191,6 @@ bool variants_plan(struct arena *arena, const struct spec *spec, const struct ta
   out->dropped = ARENA_ARRAY(arena, struct rejection, candidates);
   x.prefix = settings_text(arena, spec, settings, n_settings);
   find_live(&x);
-  if (diag->n_errors > 0)
-    return false;
   multiply_out(&x);
   return true;
 }

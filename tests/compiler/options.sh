@@ -56,6 +56,18 @@ for command in explain build; do # legal, but nothing that can be built: shown i
   refuses "--set:1:7: error: lists union cannot be built yet" $command $spec --set density=0.2 --set lists=union
 done
 
+# what goes with no setting is left out and named; settings that do not go together leave nothing
+for order in "rest=drop --set mass=second_order" "mass=second_order --set rest=drop"; do
+  refuses "error: \`mass second_order\` corrects a Taylor tail; with \`rest drop\` there is none" \
+    build specs/tails.pisa --set $order
+done
+said=$("$pisac" explain specs/tails.pisa --set rest=drop 2>&1 >/dev/null) ||
+  { echo "pisac explain specs/tails.pisa --set rest=drop: status $?"; status=1; }
+case $said in
+*"specs/tails.pisa:8:38: note: mass=second_order is dropped: \`mass second_order\` corrects"*) ;;
+*) echo "pisac explain specs/tails.pisa --set rest=drop: said $said"; status=1 ;;
+esac
+
 # `check` notes what no kernel exists for: the spec is good
 notes() { # notes SENTENCE ARGS...
   sentence=$1
