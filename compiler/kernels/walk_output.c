@@ -23,9 +23,19 @@ static void write_entry(struct ir *k, const struct walk *w, val place, val id, v
   }
 }
 
+/* i1: |leaf| was the only candidate, so it is kept unranked. Of K nodes only one can have so few
+   children: its last ones. A walk that begins at the leaves has more candidates than K. */
+static val is_alone(struct ir *k, const struct walk *w, val leaf) {
+  val place = bit_and(k, leaf, i32(k, w->plan->children - 1)); /* among its parent's */
+  val alone = both(k, is_eq(k, place, i32(k, 0)), is_eq(k, leaf, w->last));
+  return both(k, alone, is_ge(k, leaf, i32(k, w->plan->start_nodes)));
+}
+
 void walk_write_leaf(struct ir *k, void *context, val leaf, val key, val place) {
   const struct walk *w = context;
   val forced = is_eq(k, key, i32(k, BEST_FORCED)), worth = best_worth(k, key);
+  if (w->plan->keep == 1 && !walk_reads_keys(w->plan)) /* else their keys say so */
+    forced = either(k, forced, is_alone(k, w, leaf));
   if (!plan_is_mass(w->plan))
     worth = mul(k, worth, f32(k, LN2));
   write_entry(k, w, place, leaf, choose(k, forced, f32(k, INFINITY), worth));
