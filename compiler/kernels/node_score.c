@@ -227,30 +227,6 @@ static struct log_sum lse_of(struct ir *k, const struct plan_pyramid *plan, val 
   return (struct log_sum){most, node_children_sum(k, plan, add(k, e0, e1))};
 }
 
-/* cs (mean + scale variance / 2), with mass + log2 of the children's weight. */
-static val half_variance_of(struct ir *k, const struct plan_pyramid *plan, val cs, val scale,
-                            const val x[2], const val *weight) {
-  if (weight == NULL && plan->children == 2) {
-    val mean = mul(k, f32(k, 0.5), add(k, x[0], x[1])), d = sub(k, x[0], x[1]);
-    return mul(k, cs, fused(k, mul(k, mul(k, scale, f32(k, 0.125)), d), d, mean));
-  }
-  val one[2] = {f32(k, 1), f32(k, 1)};
-  const val *w = weight == NULL ? one : weight;
-  val all =
-      weight == NULL ? f32(k, plan->children) : node_children_sum(k, plan, add(k, w[0], w[1]));
-  val part = weight == NULL ? f32(k, 1.0 / plan->children) : reciprocal_approx(k, all);
-  val sum = node_children_sum(k, plan, fused(k, w[0], x[0], mul(k, w[1], x[1])));
-  val mean = mul(k, sum, part), d0 = sub(k, x[0], mean), d1 = sub(k, x[1], mean);
-  val squares = fused(k, mul(k, w[0], d0), d0, mul(k, mul(k, w[1], d1), d1));
-  val variance = mul(k, node_children_sum(k, plan, squares), part);
-  val score = mul(k, cs, fused(k, mul(k, scale, f32(k, 0.5)), variance, mean));
-  if (plan_is_mass(plan) && weight != NULL) {
-    val full = f32(k, 1.0 / plan->children);
-    score = add(k, score, log2_approx(k, mul(k, all, full)));
-  }
-  return score;
-}
-
 /* nan and what only infinite keys make: -inf. */
 static val number(struct ir *k, const struct plan_pyramid *plan, val score) {
   if (!node_reads_children(plan))
@@ -265,7 +241,7 @@ static val child_score(struct ir *k, const struct plan_pyramid *plan, val scale,
     struct log_sum l = lse_of(k, plan, cs, x->x[j][s]);
     return fused(k, cs, l.most, log2_approx(k, l.sum));
   }
-  return half_variance_of(k, plan, cs, scale, x->x[j][s], x->masked[j] ? x->weight[j] : NULL);
+  return node_half_variance(k, plan, cs, scale, x->x[j][s], x->masked[j] ? x->weight[j] : NULL);
 }
 
 void node_scores_of(struct ir *k, const struct plan_pyramid *plan, val scale,

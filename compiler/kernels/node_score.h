@@ -105,6 +105,10 @@ val node_share(struct ir *k, const struct plan_pyramid *plan, const struct lanes
                const struct node_logits *x);
 /* Over the lanes of a quad that have children of the same node. */
 val node_children_sum(struct ir *k, const struct plan_pyramid *plan, val v);
+/* node_variance.c: cs (mean + scale variance / 2) of one head, with mass + log2 of the children's
+   weight; |weight|: of the lane's two children, null: 1. */
+val node_half_variance(struct ir *k, const struct plan_pyramid *plan, val cs, val scale,
+                       const val x[2], const val *weight);
 /* Of two heads, as the plan reduces them. */
 val node_join_two(struct ir *k, const struct plan_pyramid *plan, val a, val b);
 

@@ -8,7 +8,7 @@
 #include "compiler/kernels/walk.h"
 #include "runtime/abi.def"
 
-enum { TILE = 8 };
+enum { TILE = 8, QUAD = 4 };
 
 static const double LEAST = -1e30; /* finite, below every logit */
 
@@ -40,9 +40,9 @@ static int step_tiles(const struct walk *w) {
   return all < NODE_MAX_TILES ? all : NODE_MAX_TILES;
 }
 
-/* Logits of the leaf's keys from |first| on; those that do not count are |otherwise|. */
+/* Logits of the leaf's keys from |first| on. */
 static void key_logits(struct ir *k, const struct walk *w, const struct leaf *leaf, int first,
-                       double otherwise, struct node_logits *x) {
+                       struct node_logits *x) {
   const int tiles = step_tiles(w);
   val row[NODE_MAX_TILES], token = mul_const(k, leaf->number, w->plan->leaf);
   val mine = add(k, token, mma_lane_row(k, &w->lanes)), last = add_const(k, w->s.keys, -1);
@@ -52,16 +52,18 @@ static void key_logits(struct ir *k, const struct walk *w, const struct leaf *le
     row[j] = at(k, at_key, mma_lane_bytes(k, &w->lanes));
   }
   node_multiply_keys(k, w->plan, &w->q, tiles, row, x);
-  if (!has_partial(w->plan))
-    return;
+}
+
+/* Keys that count, from this lane's first column on. */
+static val keys_left(struct ir *k, const struct walk *w, const struct leaf *leaf) {
   val column = mul_const(k, bit_and(k, w->lanes.lane, i32(k, 3)), 2);
-  val rest = sub(k, leaf->count, column);
-  for (int j = 0; j < tiles; j++)
-    for (int q = 0; q < 2; q++) {
-      val counts = is_lt(k, i32(k, first + TILE * j + q), rest);
-      for (int s = 0; s < node_slots(w->plan); s++)
-        x->x[j][s][q] = choose(k, counts, x->x[j][s][q], f32(k, otherwise));
-    }
+  return sub(k, leaf->count, column);
+}
+
+/* |x| where the lane's column |j| of products from key |first| on counts, else |otherwise|. */
+static val counted(struct ir *k, val left, int first, int j, val x, double otherwise) {
+  val counts = is_lt(k, i32(k, first + TILE * (j / 2) + j % 2), left);
+  return choose(k, counts, x, f32(k, otherwise));
 }
 
 /* ---- log-sum-exps ---- */
@@ -88,13 +90,23 @@ static struct log_sum join_log_sums(struct ir *k, val cs, struct log_sum a, stru
   return (struct log_sum){most, fused(k, a.sum, x, mul(k, b.sum, y))};
 }
 
+static void mask_logits(struct ir *k, const struct walk *w, const struct leaf *leaf, int first,
+                        struct node_logits *x) {
+  val left = keys_left(k, w, leaf);
+  for (int j = 0; j < 2 * x->tiles; j++)
+    for (int s = 0; s < node_slots(w->plan); s++)
+      x->x[j / 2][s][j % 2] = counted(k, left, first, j, x->x[j / 2][s][j % 2], -INFINITY);
+}
+
 static void lse_scores(struct ir *k, const struct walk *w, const struct leaf *leaf,
                        const struct leaf_score *out) {
   struct log_sum l[NODE_MAX_SLOTS];
   val cs = log2_units(k, WALK_ARG(scale));
   for (int first = 0; first < w->plan->leaf; first += TILE * step_tiles(w)) {
     struct node_logits x;
-    key_logits(k, w, leaf, first, -INFINITY, &x);
+    key_logits(k, w, leaf, first, &x);
+    if (has_partial(w->plan))
+      mask_logits(k, w, leaf, first, &x);
     for (int s = 0; s < node_slots(w->plan); s++) {
       struct log_sum step = step_log_sum(k, cs, &x, s);
       l[s] = first == 0 ? step : join_log_sums(k, cs, l[s], step);
@@ -106,37 +118,37 @@ static void lse_scores(struct ir *k, const struct walk *w, const struct leaf *le
 
 /* ---- means and variances ---- */
 
-struct moments { /* of the quad's logits: how many, their mean, sum of squares less it */
-  val n, mean, squares;
+/* Of the lane's logits, then the quad's: by how far they are from the first key's. So the mean of
+   equal ones is theirs to the bit, however many there are, and a ragged leaf ties with a full one.
+ */
+struct moments {
+  val base, shift, squares; /* first key's logit; sum of x - base, and of its square */
 };
 
-static struct moments step_moments(struct ir *k, const struct walk *w, const struct leaf *leaf,
-                                   int first, const struct node_logits *x, int s) {
-  val sum = f32(k, 0), squares = f32(k, 0), column = bit_and(k, w->lanes.lane, i32(k, 3));
-  val rest = sub(k, leaf->count, mul_const(k, column, 2));
-  val count =
-      smax(k, i32(k, 0), smin(k, add_const(k, leaf->count, -first), i32(k, TILE * x->tiles)));
-  struct moments m = {.n = to_float(k, count)};
+static void add_moments(struct ir *k, const struct walk *w, const struct leaf *leaf, int first,
+                        const struct node_logits *x, struct moments m[NODE_MAX_SLOTS]) {
+  const int slots = node_slots(w->plan);
+  val left = keys_left(k, w, leaf);
+  for (int s = 0; s < slots && first == 0; s++)
+    m[s] = (struct moments){warp_first(k, x->x[0][s][0], QUAD), f32(k, 0), f32(k, 0)};
   for (int j = 0; j < 2 * x->tiles; j++)
-    sum = add(k, sum, x->x[j / 2][s][j % 2]);
-  val part = reciprocal_approx(k, maximum(k, m.n, f32(k, 1)));
-  m.mean = mul(k, quad_sum(k, sum), part);
-  for (int j = 0; j < 2 * x->tiles; j++) {
-    val d = sub(k, x->x[j / 2][s][j % 2], m.mean);
-    val counts = is_lt(k, i32(k, first + TILE * (j / 2) + j % 2), rest);
-    squares = choose(k, counts, fused(k, d, d, squares), squares);
-  }
-  m.squares = quad_sum(k, squares);
-  return m;
+    for (int s = 0; s < slots; s++) {
+      val d = sub(k, x->x[j / 2][s][j % 2], m[s].base);
+      if (has_partial(w->plan))
+        d = counted(k, left, first, j, d, 0);
+      m[s].shift = add(k, m[s].shift, d);
+      m[s].squares = fused(k, d, d, m[s].squares);
+    }
 }
 
-static struct moments join_moments(struct ir *k, struct moments a, struct moments b) {
-  struct moments m = {.n = add(k, a.n, b.n)};
-  val part = mul(k, b.n, reciprocal_approx(k, maximum(k, m.n, f32(k, 1))));
-  val d = sub(k, b.mean, a.mean);
-  m.mean = fused(k, d, part, a.mean);
-  m.squares = add(k, add(k, a.squares, b.squares), mul(k, mul(k, d, d), mul(k, a.n, part)));
-  return m;
+/* Their mean, or with half their variance; |part|: 1 / n. */
+static val moment_score(struct ir *k, const struct walk *w, const struct moments *m, val part) {
+  val shift = mul(k, quad_sum(k, m->shift), part), mean = add(k, m->base, shift);
+  if (w->plan->score != SCORE_HALF_VARIANCE)
+    return mean;
+  val squares = quad_sum(k, m->squares);
+  val variance = fused(k, squares, part, negate(k, mul(k, shift, shift)));
+  return fused(k, mul(k, WALK_ARG(scale), f32(k, 0.5)), variance, mean);
 }
 
 /* Of the keys that count: mean, or half variance; of none -inf. */
@@ -145,23 +157,15 @@ static void moment_scores(struct ir *k, const struct walk *w, const struct leaf 
   struct moments m[NODE_MAX_SLOTS];
   for (int first = 0; first < w->plan->leaf; first += TILE * step_tiles(w)) {
     struct node_logits x;
-    key_logits(k, w, leaf, first, 0, &x);
-    for (int s = 0; s < node_slots(w->plan); s++) {
-      struct moments step = step_moments(k, w, leaf, first, &x, s);
-      m[s] = first == 0 ? step : join_moments(k, m[s], step);
-    }
+    key_logits(k, w, leaf, first, &x);
+    add_moments(k, w, leaf, first, &x, m);
   }
+  val n = to_float(k, leaf->count), part = reciprocal_approx(k, n);
+  val none = is_le(k, leaf->count, i32(k, 0));
   for (int s = 0; s < node_slots(w->plan); s++) {
-    val score = m[s].mean;
-    if (w->plan->score == SCORE_HALF_VARIANCE) {
-      val part = reciprocal_approx(k, m[s].n);
-      val half = mul(k, mul(k, WALK_ARG(scale), f32(k, 0.5)), mul(k, m[s].squares, part));
-      score = add(k, score, half);
-    }
-    score = mul(k, log2_units(k, WALK_ARG(scale)), score);
+    val score = mul(k, log2_units(k, WALK_ARG(scale)), moment_score(k, w, &m[s], part));
     if (plan_is_mass(w->plan))
-      score = add(k, score, log2_approx(k, m[s].n));
-    val none = is_le(k, leaf->count, i32(k, 0));
+      score = add(k, score, log2_approx(k, n));
     set(k, out->slot[s], choose(k, none, f32(k, -INFINITY), score));
   }
 }

@@ -72,13 +72,13 @@ static val own_score(struct ir *k, const struct walk *w, val depth, val out[NODE
   }
   val none = is_le(k, count, i32(k, 0)), column = bit_and(k, w->lanes.lane, i32(k, 3));
   for (int s = 0; s < node_slots(plan); s++) {
-    val sum = f32(k, 0);
+    val sum = f32(k, 0), base = warp_first(k, x.x[0][s][0], FOUR);
     for (int q = 0; q < 2; q++) {
-      val place = add_const(k, mul_const(k, column, 2), q);
-      sum = add(k, sum, choose(k, is_lt(k, place, count), x.x[0][s][q], f32(k, 0)));
+      val place = add_const(k, mul_const(k, column, 2), q), d = sub(k, x.x[0][s][q], base);
+      sum = add(k, sum, choose(k, is_lt(k, place, count), d, f32(k, 0)));
     }
-    val mean = fused(k, quad_sum(k, sum), part, bonus);
-    out[s] = choose(k, none, f32(k, -INFINITY), mean);
+    val mean = fused(k, quad_sum(k, sum), part, base); /* of equal ones their bits */
+    out[s] = choose(k, none, f32(k, -INFINITY), add(k, mean, bonus));
   }
   return is_lt(k, count, i32(k, g));
 }

@@ -27,6 +27,12 @@ val warp_across(struct ir *k, val v, int distance) {
   return butterfly(k, v, distance);
 }
 
+/* In the last operand bits 8 to 12 are those of the lane's number that stay. */
+val warp_first(struct ir *k, val v, int width) {
+  return OP(k, "nvvm.shfl.sync", mlirValueGetType(v), "kind = #nvvm<shfl_kind idx>", i32(k, -1), v,
+            i32(k, 0), i32(k, (32 - width) << 8 | 31));
+}
+
 val quad_max(struct ir *k, val v) {
   v = maximum(k, v, butterfly(k, v, 1));
   return maximum(k, v, butterfly(k, v, 2));

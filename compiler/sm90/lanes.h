@@ -35,6 +35,8 @@ val warp_min_u32(struct ir *k, val i32_value);
 val warp_ballot(struct ir *k, val condition);       /* bit i: lane i's condition */
 val warp_read(struct ir *k, val v, val lane);       /* v of that lane */
 val warp_across(struct ir *k, val v, int distance); /* v of lane number xor |distance| */
+/* v of the first of this lane's |width| lanes, a power of two: lane number with its low bits 0. */
+val warp_first(struct ir *k, val v, int width);
 void warp_sync(struct ir *k); /* what its lanes wrote before is seen by all of them after */
 /* sum + (a >= b), unsigned: a compare and a predicated addition (ptxas makes three of a select). */
 val add_if_uge(struct ir *k, val sum, val a, val b);

@@ -422,7 +422,12 @@ class Instructions(Units):
         lane = np.arange(LANES)
         if ".bfly." in op:
             return (lambda w: w.set(d, a(w)[lane ^ b(w)])), True
-        return (lambda w: w.set(d, a(w)[b(w) & U32(31)])), True
+        c = self.get(o[3], U32)
+
+        def read(w):
+            stays = lane & (c(w) >> U32(8) & U32(31))
+            w.set(d, a(w)[stays | (b(w) & U32(31) & ~(c(w) >> U32(8)))])
+        return read, True
 
     def op_vote(self, op, o):
         p = self.get(o[1], bool)

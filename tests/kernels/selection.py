@@ -338,7 +338,7 @@ class Selector:
             return np.full(self.plan.G, -np.inf)
         if score == "lse":
             return np.array([log_sum(row + np.log(n)) for row in x])
-        mean = x @ n / n.sum()
+        mean = x[:, 0] + (x - x[:, :1]) @ n / n.sum()  # equal ones are their mean to the bit
         half = ((x - mean[:, None]) ** 2 @ n / n.sum() / 2) if score == "half_variance" else 0
         return mean + half + (np.log(n.sum()) if mass else 0)
 
