@@ -34,13 +34,14 @@ static struct logits children_logits(const struct selection *s, const struct pyr
                                      const double *q, int64_t t, int level, int64_t node) {
   struct logits l = {.max = -INFINITY};
   int64_t first = node * pyramid_children(p, level), end = first + readable(s, p, t, level, node);
+  double base = first < end ? logit(s, p, q, level - 1, first) : 0, shift = 0;
   for (int64_t r = first; r < end; r++) {
     double x = logit(s, p, q, level - 1, r), n = share(p, level - 1, r);
     l.max = fmax(l.max, x);
-    l.mean += n * x;
+    shift += n * (x - base);
     l.weight += n;
   }
-  l.mean /= l.weight;
+  l.mean = base + shift / l.weight; /* of equal logits their bits: equal nodes tie */
   for (int64_t r = first; r < end; r++) {
     double x = logit(s, p, q, level - 1, r), n = share(p, level - 1, r);
     l.sum += n * exp(x - l.max);

@@ -83,6 +83,30 @@ static void constant_keys(void) {
   selection_sample_free(&x);
 }
 
+/* Without a mask the last leaf and all above it are ranked with fewer keys: that is no difference,
+   or with sums of e^x one to their disadvantage. */
+static void reads_first_of_all(struct selection_sample *x) {
+  int keep = x->selection.keep;
+  int32_t *list = selection_sample_run(x);
+  for (int64_t e = 0; e < x->n_q * keep; e++)
+    CHECK(list[e] == e % keep);
+  free(list);
+}
+
+static void constant_ragged(void) {
+  for (int64_t n = 560; n < 576; n++) {
+    struct selection_sample x = selection_sample_new(20, n, 1, 1);
+    x.selection.causal = x.selection.previous = x.selection.current = false;
+    x.selection.n_always = 0;
+    x.selection.scale = 0.3; /* logits with all their bits */
+    for (int64_t e = D; e < n * D; e++)
+      x.k[e] = x.k[e % D];
+    selection_sample_build(&x);
+    every_method(&x, reads_first_of_all);
+    selection_sample_free(&x);
+  }
+}
+
 /* Leaves 2 i and 2 i + 1 are equal: the second of a pair is not read without the first, unless
    forced. */
 static void first_of_pair(struct selection_sample *x) {
@@ -235,6 +259,7 @@ static const struct {
 } cases[] = {{"all_kept", all_kept},
              {"flat", flat},
              {"constant_keys", constant_keys},
+             {"constant_ragged", constant_ragged},
              {"duplicates", duplicates},
              {"large_logits", large_logits},
              {"needle", needle},
