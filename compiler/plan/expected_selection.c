@@ -37,14 +37,14 @@ enum { ELEMENT = 2, PRODUCT_FLOPS = 2 * 16 * 8 * 16, MEASURED_KEEP = 8 };
 #define DENSE_FLOPS_64 4.9e14
 #define DENSE_FLOPS_128 6.6e14
 #define DENSE_MORE_KEYS 1600
-/* Decoding from memory: 9.0 us at 4096 tokens, 10.8 at 32768, 11.2 at 65536, 12.2 at 131072; 32
-   sequences 14.8, 17.1, 17.4, 18.8; with mass, from 128 nodes on, 28.7, 18.2, 19.0, 19.8 and 36.5,
-   22.8, 23.7, 24.6: there one CTA reads the keys of all candidates, at 4096 tokens of all leaves. A
-   dense step of cuDNN: one sequence 7.5 us at 4096 tokens, 10.8 at 16384, 20 at 65536; 32 sequences
-   28, 75, 251. Its loads need time until they come in full. */
+/* Decoding from memory: 9.1 us at 4096 tokens, 10.7 at 32768, 10.9 at 65536, 11.8 at 131072; 32
+   sequences 14.4, 16.6, 16.9 up to 65536; with mass, from 128 nodes on, 10.0, 12.1, 12.8, 13.5 and
+   24.6, 18.9, 19.4. Where no cluster shares them one CTA reads the keys of all candidates. A dense
+   step of cuDNN: one sequence 7.6 us at 4096 tokens, 10.7 at 16384, 20 at 65536; 32 sequences 28,
+   74, 251. Its loads need time until they come in full. */
 #define STEP_SECONDS 7.2e-6
 #define STEP_LEVEL_SECONDS 0.6e-6
-#define STEP_MASS_SECONDS 5.6e-6
+#define STEP_MASS_SECONDS 2.8e-6
 #define STEP_BYTES 3.2e12
 #define STEP_ALONE_BYTES 3.6e10 /* of one CTA */
 #define DENSE_STEP_SECONDS 7e-6
