@@ -1,17 +1,17 @@
 /* bench.c: `pisa bench`: a pack and lengths in; milliseconds of the whole method and of each kernel
    out, under the protocol of docs/results/README.md: 10 back-to-back launches after 0.2 s idle, the
-   median of the rounds; sustained after 0.3 s of load. Inputs are normal and routed for themselves.
+   median of the rounds; sustained after 0.3 s of load; a kernel by itself in a graph. Inputs are
+   normal and routed for themselves.
  */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "runtime/launch.h"
 #include "runtime/tool/bench.h"
 #include "runtime/tool/tool.h"
 
-enum { CALLS = BENCH_CALLS, IDLE_MS = 200, MAX_ROUNDS = BENCH_MAX_ROUNDS };
+enum { CALLS = BENCH_CALLS, MAX_ROUNDS = BENCH_MAX_ROUNDS };
 #define LOAD_MS BENCH_LOAD_MS
 #define DRAM_BYTES_PER_MS 4.2e9 /* what an H200 reads at best, of the 4.8e9 on paper */
 
@@ -30,24 +30,35 @@ struct times {
   double burst[N_ITEMS], sustained; /* ms per launch; 0 for what there is not */
 };
 
-static pisa_status launch(const struct bench *b, const struct verify_call *call, enum item item,
-                          int calls, pisa_error *error) {
+struct launches {
+  const struct bench *bench;
+  const struct verify_call *call;
+  enum item item;
+};
+
+static pisa_status launch_once(const void *context, pisa_error *error) {
+  const struct launches *x = context;
+  return pisa_launch_some(x->bench->module, &x->call->request, verify_call_workspace(x->call),
+                          x->call->layout.bytes, x->bench->stream, items[x->item].kernels, error);
+}
+
+static pisa_status launch(const struct launches *x, int calls, pisa_error *error) {
   pisa_status status = PISA_OK;
   for (int i = 0; !status && i < calls; i++)
-    status = pisa_launch_some(b->module, &call->request, verify_call_workspace(call),
-                              call->layout.bytes, b->stream, items[item].kernels, error);
+    status = launch_once(x, error);
   return status;
 }
 
-/* |load| launches, then CALLS timed ones; ms per launch. */
-static pisa_status time_calls(const struct bench *b, const struct verify_call *call, enum item item,
-                              int load, double *out, pisa_error *error) {
+/* Of the whole: |load| launches, then CALLS timed ones; ms per launch. */
+static pisa_status time_calls(const struct bench *b, const struct verify_call *call, int load,
+                              double *out, pisa_error *error) {
+  const struct launches x = {b, call, WHOLE};
   float ms = 0;
-  pisa_status status = launch(b, call, item, load, error);
+  pisa_status status = launch(&x, load, error);
   if (!status)
     status = pisa_event_record(&b->device, b->begin, b->stream, error);
   if (!status)
-    status = launch(b, call, item, CALLS, error);
+    status = launch(&x, CALLS, error);
   if (!status)
     status = pisa_event_record(&b->device, b->end, b->stream, error);
   if (!status)
@@ -56,35 +67,47 @@ static pisa_status time_calls(const struct bench *b, const struct verify_call *c
   return status;
 }
 
-void bench_idle(void) {
-  const struct timespec pause = {.tv_nsec = IDLE_MS * 1000000L};
-  nanosleep(&pause, NULL);
+/* Of a kernel by itself. */
+static pisa_status time_kernel(const struct bench *b, const struct verify_call *call,
+                               enum item item, double *out, pisa_error *error) {
+  const struct launches x = {b, call, item};
+  CUgraphExec graph = NULL;
+  pisa_status status = bench_capture(b, launch_once, &x, &graph, error);
+  if (!status)
+    status = bench_time_graph(b, graph, out, error);
+  bench_destroy_graph(b, graph);
+  return status;
+}
+
+static pisa_status time_burst(const struct bench *b, const struct verify_call *call, double *out,
+                              pisa_error *error) {
+  pisa_status status = pisa_device_wait(&b->device, error);
+  bench_idle();
+  return status ? status : time_calls(b, call, 0, out, error);
 }
 
 static pisa_status measure(const struct bench *b, const struct verify_call *call,
                            struct times *times, pisa_error *error) {
   static double rounds[N_ITEMS][MAX_ROUNDS];
+  const struct launches whole = {b, call, WHOLE};
   int64_t n = b->options.rounds;
   *times = (struct times){.has = {[WHOLE] = true}};
   for (int item = STATISTICS; item < N_ITEMS; item++)
     times->has[item] =
         !call->shape.dense && (item != RESIDUAL || pisa_wants_residual(&b->module->method));
-  pisa_status status =
-      launch(b, call, WHOLE, 3, error); /* module load and first touches stay outside */
+  pisa_status status = launch(&whole, 3, error); /* module load and first touches stay outside */
   for (int64_t round = 0; !status && round < n; round++)
     for (int item = 0; !status && item < N_ITEMS; item++) {
       if (!times->has[item])
         continue;
-      status = pisa_device_wait(&b->device, error);
-      bench_idle();
-      if (!status)
-        status = time_calls(b, call, (enum item)item, 0, &rounds[item][round], error);
+      status = item == WHOLE ? time_burst(b, call, &rounds[item][round], error)
+                             : time_kernel(b, call, (enum item)item, &rounds[item][round], error);
     }
   for (int item = 0; !status && item < N_ITEMS; item++)
     times->burst[item] = times->has[item] ? bench_median(rounds[item], n) : 0;
   for (int64_t round = 0; !status && round < n; round++)
-    status = time_calls(b, call, WHOLE, (int)(LOAD_MS / times->burst[WHOLE]) + 1,
-                        &rounds[WHOLE][round], error);
+    status =
+        time_calls(b, call, (int)(LOAD_MS / times->burst[WHOLE]) + 1, &rounds[WHOLE][round], error);
   times->sustained = status ? 0 : bench_median(rounds[WHOLE], n);
   return status;
 }

@@ -2,6 +2,7 @@
 
        bench.c .......... options, the loop over lengths, packs that route for blocks of queries
        bench_median.c ... the median of rounds
+       bench_graph.c .... launches as a graph, and its time
        bench_select.c ... packs that select blocks: prefill, kernel by kernel
        bench_decode.c ... the same packs, phase decode, with keys in L2 and without */
 #ifndef PISA_TOOL_BENCH_H
@@ -29,6 +30,16 @@ struct bench {
 
 /* 0.2 s. */
 void bench_idle(void);
+/* What is timed, once. */
+typedef pisa_status bench_launches(const void *context, pisa_error *error);
+/* A graph of |launches| BENCH_CALLS times; bench_destroy_graph frees it, and takes NULL too. */
+pisa_status bench_capture(const struct bench *bench, bench_launches *launches, const void *context,
+                          CUgraphExec *out, pisa_error *error);
+void bench_destroy_graph(const struct bench *bench, CUgraphExec graph);
+/* ms of |launches| once, of a graph that ran 0.2 s after the device had gone idle, and runs again.
+ */
+pisa_status bench_time_graph(const struct bench *bench, CUgraphExec graph, double *ms,
+                             pisa_error *error);
 /* Of values [n], which are sorted. */
 double bench_median(double *values, int64_t n);
 /* What every JSON line begins with: `{"bench": "kernels", ... "device": ..., `. */

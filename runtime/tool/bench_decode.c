@@ -48,22 +48,23 @@ static pisa_status step(const struct decoding *d, unsigned kernels, pisa_error *
                           d->bench->stream, kernels, error);
 }
 
-/* A graph of BENCH_CALLS times a flush, if |cold|, and the kernels, if any. */
+/* A flush, if |cold|, and the kernels, if any. */
+struct part {
+  const struct decoding *decoding;
+  bool cold;
+  unsigned kernels;
+};
+
+static pisa_status launch_part(const void *context, pisa_error *error) {
+  const struct part *part = context;
+  pisa_status status = part->cold ? flush(part->decoding, error) : PISA_OK;
+  return status || !part->kernels ? status : step(part->decoding, part->kernels, error);
+}
+
 static pisa_status capture(const struct decoding *d, bool cold, unsigned kernels, CUgraphExec *out,
                            pisa_error *error) {
-  pisa_error ignored;
-  pisa_status status = pisa_capture_begin(&d->bench->device, d->bench->stream, error);
-  if (status)
-    return status;
-  for (int i = 0; !status && i < BENCH_CALLS; i++) {
-    if (cold)
-      status = flush(d, error);
-    if (!status && kernels)
-      status = step(d, kernels, error);
-  }
-  pisa_status ended =
-      pisa_capture_end(&d->bench->device, d->bench->stream, out, status ? &ignored : error);
-  return status ? status : ended;
+  const struct part part = {d, cold, kernels};
+  return bench_capture(d->bench, launch_part, &part, out, error);
 }
 
 static pisa_status capture_all(const struct decoding *d, struct graphs *graphs, pisa_error *error) {
@@ -76,37 +77,12 @@ static pisa_status capture_all(const struct decoding *d, struct graphs *graphs, 
   return status;
 }
 
-static void destroy(const struct decoding *d, CUgraphExec graph) {
-  if (graph)
-    pisa_graph_destroy(&d->bench->device, graph);
-}
-
 static void destroy_all(const struct decoding *d, const struct graphs *graphs) {
-  destroy(d, graphs->flush);
+  bench_destroy_graph(d->bench, graphs->flush);
   for (int item = 0; item < N_ITEMS; item++) {
-    destroy(d, graphs->warm[item]);
-    destroy(d, graphs->cold[item]);
+    bench_destroy_graph(d->bench, graphs->warm[item]);
+    bench_destroy_graph(d->bench, graphs->cold[item]);
   }
-}
-
-/* ms per call of a graph that has run once just before. */
-static pisa_status time_graph(const struct bench *b, CUgraphExec graph, double *out,
-                              pisa_error *error) {
-  float ms = 0;
-  pisa_status status = pisa_device_wait(&b->device, error);
-  bench_idle();
-  if (!status)
-    status = pisa_graph_launch(&b->device, graph, b->stream, error);
-  if (!status)
-    status = pisa_event_record(&b->device, b->begin, b->stream, error);
-  if (!status)
-    status = pisa_graph_launch(&b->device, graph, b->stream, error);
-  if (!status)
-    status = pisa_event_record(&b->device, b->end, b->stream, error);
-  if (!status)
-    status = pisa_event_elapsed(&b->device, b->begin, b->end, &ms, error);
-  *out = (double)ms / BENCH_CALLS;
-  return status;
 }
 
 static pisa_status measure(const struct bench *b, const struct graphs *graphs, struct times *times,
@@ -115,11 +91,11 @@ static pisa_status measure(const struct bench *b, const struct graphs *graphs, s
   pisa_status status = PISA_OK;
   for (int64_t round = 0; !status && round < b->options.rounds; round++) {
     double alone = 0;
-    status = time_graph(b, graphs->flush, &alone, error);
+    status = bench_time_graph(b, graphs->flush, &alone, error);
     for (int item = 0; !status && item < N_ITEMS; item++) {
-      status = time_graph(b, graphs->warm[item], &warm[item][round], error);
+      status = bench_time_graph(b, graphs->warm[item], &warm[item][round], error);
       if (!status)
-        status = time_graph(b, graphs->cold[item], &cold[item][round], error);
+        status = bench_time_graph(b, graphs->cold[item], &cold[item][round], error);
       cold[item][round] -= alone;
     }
   }

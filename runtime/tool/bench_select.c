@@ -67,12 +67,24 @@ static bool has_item(const struct bench *b, const struct select_call *call, enum
   return b->module->kernels[items[item].id].function != NULL;
 }
 
+struct launches {
+  const struct bench *bench;
+  const struct select_call *call;
+  unsigned kernels;
+};
+
+static pisa_status launch_once(const void *context, pisa_error *error) {
+  const struct launches *x = context;
+  return pisa_launch_some(x->bench->module, &x->call->request, select_call_workspace(x->call),
+                          x->call->layout.bytes, x->bench->stream, x->kernels, error);
+}
+
 static pisa_status launch(const struct bench *b, const struct select_call *call, unsigned kernels,
                           int calls, pisa_error *error) {
+  const struct launches x = {b, call, kernels};
   pisa_status status = PISA_OK;
   for (int i = 0; !status && i < calls; i++)
-    status = pisa_launch_some(b->module, &call->request, select_call_workspace(call),
-                              call->layout.bytes, b->stream, kernels, error);
+    status = launch_once(&x, error);
   return status;
 }
 
@@ -93,15 +105,31 @@ static pisa_status time_calls(const struct bench *b, const struct select_call *c
   return status;
 }
 
+/* Of kernels by themselves. */
+static pisa_status time_kernels(const struct bench *b, const struct select_call *call,
+                                unsigned kernels, double *out, pisa_error *error) {
+  const struct launches x = {b, call, kernels};
+  CUgraphExec graph = NULL;
+  pisa_status status = bench_capture(b, launch_once, &x, &graph, error);
+  if (!status)
+    status = bench_time_graph(b, graph, out, error);
+  bench_destroy_graph(b, graph);
+  return status;
+}
+
 static pisa_status time_item(const struct bench *b, const struct select_call *call, enum item item,
                              double *out, pisa_error *error) {
   double alone = 0;
-  pisa_status status = pisa_device_wait(&b->device, error);
-  bench_idle();
-  if (!status && items[item].behind_pyramid)
-    status = time_calls(b, call, PISA_LAUNCH_PYRAMID, 0, &alone, error);
+  if (item <= SELECT) {
+    pisa_status status = pisa_device_wait(&b->device, error);
+    bench_idle();
+    return status ? status : time_calls(b, call, items[item].kernels, 0, out, error);
+  }
+  pisa_status status = PISA_OK;
+  if (items[item].behind_pyramid)
+    status = time_kernels(b, call, PISA_LAUNCH_PYRAMID, &alone, error);
   if (!status)
-    status = time_calls(b, call, items[item].kernels, 0, out, error);
+    status = time_kernels(b, call, items[item].kernels, out, error);
   *out -= alone;
   return status;
 }
