@@ -11,7 +11,7 @@
 #include "runtime/tool/bench.h"
 #include "runtime/tool/tool.h"
 
-enum { CALLS = BENCH_CALLS, MAX_ROUNDS = BENCH_MAX_ROUNDS };
+enum { MAX_ROUNDS = BENCH_MAX_ROUNDS };
 #define LOAD_MS BENCH_LOAD_MS
 #define DRAM_BYTES_PER_MS 4.2e9 /* what an H200 reads at best, of the 4.8e9 on paper */
 
@@ -42,50 +42,6 @@ static pisa_status launch_once(const void *context, pisa_error *error) {
                           x->call->layout.bytes, x->bench->stream, items[x->item].kernels, error);
 }
 
-static pisa_status launch(const struct launches *x, int calls, pisa_error *error) {
-  pisa_status status = PISA_OK;
-  for (int i = 0; !status && i < calls; i++)
-    status = launch_once(x, error);
-  return status;
-}
-
-/* Of the whole: |load| launches, then CALLS timed ones; ms per launch. */
-static pisa_status time_calls(const struct bench *b, const struct verify_call *call, int load,
-                              double *out, pisa_error *error) {
-  const struct launches x = {b, call, WHOLE};
-  float ms = 0;
-  pisa_status status = launch(&x, load, error);
-  if (!status)
-    status = pisa_event_record(&b->device, b->begin, b->stream, error);
-  if (!status)
-    status = launch(&x, CALLS, error);
-  if (!status)
-    status = pisa_event_record(&b->device, b->end, b->stream, error);
-  if (!status)
-    status = pisa_event_elapsed(&b->device, b->begin, b->end, &ms, error);
-  *out = (double)ms / CALLS;
-  return status;
-}
-
-/* Of a kernel by itself. */
-static pisa_status time_kernel(const struct bench *b, const struct verify_call *call,
-                               enum item item, double *out, pisa_error *error) {
-  const struct launches x = {b, call, item};
-  CUgraphExec graph = NULL;
-  pisa_status status = bench_capture(b, launch_once, &x, &graph, error);
-  if (!status)
-    status = bench_time_graph(b, graph, out, error);
-  bench_destroy_graph(b, graph);
-  return status;
-}
-
-static pisa_status time_burst(const struct bench *b, const struct verify_call *call, double *out,
-                              pisa_error *error) {
-  pisa_status status = pisa_device_wait(&b->device, error);
-  bench_idle();
-  return status ? status : time_calls(b, call, 0, out, error);
-}
-
 static pisa_status measure(const struct bench *b, const struct verify_call *call,
                            struct times *times, pisa_error *error) {
   static double rounds[N_ITEMS][MAX_ROUNDS];
@@ -95,19 +51,22 @@ static pisa_status measure(const struct bench *b, const struct verify_call *call
   for (int item = STATISTICS; item < N_ITEMS; item++)
     times->has[item] =
         !call->shape.dense && (item != RESIDUAL || pisa_wants_residual(&b->module->method));
-  pisa_status status = launch(&whole, 3, error); /* module load and first touches stay outside */
+  pisa_status status =
+      bench_repeat(launch_once, &whole, 3, error); /* module load and first touches stay outside */
   for (int64_t round = 0; !status && round < n; round++)
     for (int item = 0; !status && item < N_ITEMS; item++) {
       if (!times->has[item])
         continue;
-      status = item == WHOLE ? time_burst(b, call, &rounds[item][round], error)
-                             : time_kernel(b, call, (enum item)item, &rounds[item][round], error);
+      const struct launches x = {b, call, (enum item)item};
+      double *out = &rounds[item][round];
+      status = item == WHOLE ? bench_time_burst(b, launch_once, &x, out, error)
+                             : bench_time_captured(b, launch_once, &x, out, error);
     }
   for (int item = 0; !status && item < N_ITEMS; item++)
     times->burst[item] = times->has[item] ? bench_median(rounds[item], n) : 0;
   for (int64_t round = 0; !status && round < n; round++)
-    status =
-        time_calls(b, call, (int)(LOAD_MS / times->burst[WHOLE]) + 1, &rounds[WHOLE][round], error);
+    status = bench_time(b, launch_once, &whole, (int)(LOAD_MS / times->burst[WHOLE]) + 1,
+                        &rounds[WHOLE][round], error);
   times->sustained = status ? 0 : bench_median(rounds[WHOLE], n);
   return status;
 }

@@ -2,7 +2,7 @@
 
        bench.c .......... options, the loop over lengths, packs that route for blocks of queries
        bench_median.c ... the median of rounds
-       bench_graph.c .... launches as a graph, and its time
+       bench_time.c ..... the time of launches in a stream, and as a graph
        bench_select.c ... packs that select blocks: prefill, kernel by kernel
        bench_decode.c ... the same packs, phase decode, with keys in L2 and without */
 #ifndef PISA_TOOL_BENCH_H
@@ -32,6 +32,14 @@ struct bench {
 void bench_idle(void);
 /* What is timed, once. */
 typedef pisa_status bench_launches(const void *context, pisa_error *error);
+pisa_status bench_repeat(bench_launches *launches, const void *context, int times,
+                         pisa_error *error);
+/* ms of |launches| once, of BENCH_CALLS in a row: behind |load| more of them; or after 0.2 s idle.
+ */
+pisa_status bench_time(const struct bench *bench, bench_launches *launches, const void *context,
+                       int load, double *ms, pisa_error *error);
+pisa_status bench_time_burst(const struct bench *bench, bench_launches *launches,
+                             const void *context, double *ms, pisa_error *error);
 /* A graph of |launches| BENCH_CALLS times; bench_destroy_graph frees it, and takes NULL too. */
 pisa_status bench_capture(const struct bench *bench, bench_launches *launches, const void *context,
                           CUgraphExec *out, pisa_error *error);
@@ -40,6 +48,9 @@ void bench_destroy_graph(const struct bench *bench, CUgraphExec graph);
  */
 pisa_status bench_time_graph(const struct bench *bench, CUgraphExec graph, double *ms,
                              pisa_error *error);
+/* The same of a graph of its own. */
+pisa_status bench_time_captured(const struct bench *bench, bench_launches *launches,
+                                const void *context, double *ms, pisa_error *error);
 /* Of values [n], which are sorted. */
 double bench_median(double *values, int64_t n);
 /* What every JSON line begins with: `{"bench": "kernels", ... "device": ..., `. */

@@ -79,57 +79,18 @@ static pisa_status launch_once(const void *context, pisa_error *error) {
                           x->call->layout.bytes, x->bench->stream, x->kernels, error);
 }
 
-static pisa_status launch(const struct bench *b, const struct select_call *call, unsigned kernels,
-                          int calls, pisa_error *error) {
-  const struct launches x = {b, call, kernels};
-  pisa_status status = PISA_OK;
-  for (int i = 0; !status && i < calls; i++)
-    status = launch_once(&x, error);
-  return status;
-}
-
-/* |load| launches, then timed ones; ms per launch. */
-static pisa_status time_calls(const struct bench *b, const struct select_call *call,
-                              unsigned kernels, int load, double *out, pisa_error *error) {
-  float ms = 0;
-  pisa_status status = launch(b, call, kernels, load, error);
-  if (!status)
-    status = pisa_event_record(&b->device, b->begin, b->stream, error);
-  if (!status)
-    status = launch(b, call, kernels, BENCH_CALLS, error);
-  if (!status)
-    status = pisa_event_record(&b->device, b->end, b->stream, error);
-  if (!status)
-    status = pisa_event_elapsed(&b->device, b->begin, b->end, &ms, error);
-  *out = (double)ms / BENCH_CALLS;
-  return status;
-}
-
-/* Of kernels by themselves. */
-static pisa_status time_kernels(const struct bench *b, const struct select_call *call,
-                                unsigned kernels, double *out, pisa_error *error) {
-  const struct launches x = {b, call, kernels};
-  CUgraphExec graph = NULL;
-  pisa_status status = bench_capture(b, launch_once, &x, &graph, error);
-  if (!status)
-    status = bench_time_graph(b, graph, out, error);
-  bench_destroy_graph(b, graph);
-  return status;
-}
-
 static pisa_status time_item(const struct bench *b, const struct select_call *call, enum item item,
                              double *out, pisa_error *error) {
+  const struct launches x = {b, call, items[item].kernels};
+  const struct launches pyramid = {b, call, PISA_LAUNCH_PYRAMID};
   double alone = 0;
-  if (item <= SELECT) {
-    pisa_status status = pisa_device_wait(&b->device, error);
-    bench_idle();
-    return status ? status : time_calls(b, call, items[item].kernels, 0, out, error);
-  }
+  if (item <= SELECT)
+    return bench_time_burst(b, launch_once, &x, out, error);
   pisa_status status = PISA_OK;
   if (items[item].behind_pyramid)
-    status = time_kernels(b, call, PISA_LAUNCH_PYRAMID, &alone, error);
+    status = bench_time_captured(b, launch_once, &pyramid, &alone, error);
   if (!status)
-    status = time_kernels(b, call, items[item].kernels, out, error);
+    status = bench_time_captured(b, launch_once, &x, out, error);
   *out -= alone;
   return status;
 }
@@ -137,11 +98,12 @@ static pisa_status time_item(const struct bench *b, const struct select_call *ca
 static pisa_status measure(const struct bench *b, const struct select_call *call,
                            struct times *times, pisa_error *error) {
   static double rounds[N_ITEMS][BENCH_MAX_ROUNDS];
+  const struct launches all = {b, call, PISA_LAUNCH_ALL}, whole = {b, call, ALL};
   int64_t n = b->options.rounds;
   *times = (struct times){.sustained = 0};
   for (int item = 0; item < N_ITEMS; item++)
     times->has[item] = has_item(b, call, (enum item)item);
-  pisa_status status = launch(b, call, PISA_LAUNCH_ALL, 3, error); /* first touches stay outside */
+  pisa_status status = bench_repeat(launch_once, &all, 3, error); /* first touches stay outside */
   for (int64_t round = 0; !status && round < n; round++)
     for (int item = 0; !status && item < N_ITEMS; item++)
       if (times->has[item])
@@ -149,7 +111,7 @@ static pisa_status measure(const struct bench *b, const struct select_call *call
   for (int item = 0; !status && item < N_ITEMS; item++)
     times->burst[item] = times->has[item] ? bench_median(rounds[item], n) : 0;
   for (int64_t round = 0; !status && round < n; round++)
-    status = time_calls(b, call, ALL, (int)(BENCH_LOAD_MS / times->burst[WHOLE]) + 1,
+    status = bench_time(b, launch_once, &whole, (int)(BENCH_LOAD_MS / times->burst[WHOLE]) + 1,
                         &rounds[WHOLE][round], error);
   times->sustained = status ? 0 : bench_median(rounds[WHOLE], n);
   return status;
