@@ -59,13 +59,19 @@ static val of_warp(struct ir *k, val x) {
   return warp_read(k, x, i32(k, 0));
 }
 
+/* What arithmetic alone says: before the kernel waits for those before it. */
+static struct route route_open(struct ir *k, const struct plan_route *plan) {
+  struct route a = {.plan = plan, .lanes = lanes_new(k)};
+  a.head = udiv(k, cta_index(k), ARG(row_tiles));
+  a.kv_head = per_group(k, &a, a.head);
+  a.first = mul_const(k, sub(k, cta_index(k), mul(k, a.head, ARG(row_tiles))), MMA_ROWS);
+  a.q_blocks = blocks_of(k, ARG(n_q), plan->key);
+  a.q_tiles = blocks_of(k, ARG(n_q), plan->query);
+  a.k_stride = blocks_of(k, ARG(n_k), plan->key);
+  return a;
+}
+
 static void route_rows(struct ir *k, struct route *a) {
-  a->kv_head = per_group(k, a, a->head);
-  val tile = sub(k, cta_index(k), mul(k, a->head, ARG(row_tiles)));
-  a->first = mul_const(k, tile, MMA_ROWS);
-  a->q_blocks = blocks_of(k, ARG(n_q), a->plan->key);
-  a->q_tiles = blocks_of(k, ARG(n_q), a->plan->query);
-  a->k_stride = blocks_of(k, ARG(n_k), a->plan->key);
   a->keys = of_warp(k, keys_of(k, a->head));
   a->k_blocks = blocks_of(k, a->keys, a->plan->key);
   a->spans = blocks_of(k, a->k_blocks, SPAN);
@@ -171,9 +177,8 @@ void kernel_route(struct ir *k, const struct plan_route *plan) {
   assert(plan->head_dim % H_ROWS == 0 && plan->head_dim / 2 <= 32 * MAX_WORDS && plan->group >= 1);
   ir_set_half(k, plan->type == TYPE_FP16);
   kernel_begin(k, PISA_ROUTE_N_ARGS, route_args);
-  struct route a = {.plan = plan, .lanes = lanes_new(k)};
+  struct route a = route_open(k, plan);
   launch_handover(k);
-  a.head = udiv(k, cta_index(k), ARG(row_tiles));
   if (plan->reduces_h) {
     IF (k, is_lt(k, a.head, ARG(total_heads))) {
       route_rows(k, &a);

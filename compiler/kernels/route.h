@@ -78,6 +78,9 @@ struct row_keys {
   bool held;                               /* spans <= HELD_SPANS: in registers */
   struct var key[HELD_SPANS * SPAN_WORDS]; /* then only */
 };
+static inline struct row_keys row_in_shared(val row) {
+  return (struct row_keys){.row = row};
+}
 /* |body| for every span of a row in ascending order, |key|: its four words. */
 typedef void span_body(struct ir *k, const struct route *a, void *context, val span,
                        const val key[SPAN_WORDS]);

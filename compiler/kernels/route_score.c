@@ -171,12 +171,17 @@ static struct mma_row load_mean(struct ir *k, const struct route *a, val span) {
   return mma_row_load(k, row, a->plan->head_dim, &a->lanes);
 }
 
+/* The first of a lane's two columns of a span. */
+static val span_column(struct ir *k, const struct route *a, val span) {
+  val warp_column = mul_const(k, a->lanes.warp, MMA_COLUMNS);
+  val column = add(k, warp_column, frag_lane_column(k, &a->lanes));
+  return add(k, mul_const(k, span, SPAN), column);
+}
+
 /* All warps' columns of a span. */
 static void score_span(struct ir *k, const struct route *a, const struct mma_rows *queries,
                        const struct mma_row *mean, val span) {
-  val warp_column = mul_const(k, a->lanes.warp, MMA_COLUMNS);
-  val column = add(k, warp_column, frag_lane_column(k, &a->lanes));
-  column = add(k, mul_const(k, span, SPAN), column);
+  val column = span_column(k, a, span);
   struct pair bias = bias_pair(k, a, column);
   struct mma_scores dot = mma_multiply(k, queries, mean);
   store_scores(k, a, column, &dot, &bias);
@@ -204,12 +209,14 @@ static void score_ahead(struct ir *k, const struct route *a, const struct query 
   struct mma_rows queries = share_queries(k, a, query);
   FOR (k, span, i32(k, 0), a->spans) {
     row = mma_row_vars_get(k, &mean);
-    score_span(k, a, &queries, &row, span);
-    val next = add_const(k, span, 1);
+    struct mma_scores dot = mma_multiply(k, &queries, &row);
+    val column = span_column(k, a, span), next = add_const(k, span, 1);
     IF (k, is_lt(k, next, a->spans)) {
       row = load_mean(k, a, next);
       mma_row_vars_set(k, &mean, &row);
     }
+    struct pair bias = bias_pair(k, a, column);
+    store_scores(k, a, column, &dot, &bias);
   }
 }
 

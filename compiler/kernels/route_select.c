@@ -79,10 +79,6 @@ static void read_span(struct ir *k, const struct route *a, val row, val span, va
   }
 }
 
-static struct row_keys row_in_shared(val row) {
-  return (struct row_keys){.row = row};
-}
-
 static struct row_keys row_held(struct ir *k, const struct route *a, val row) {
   struct row_keys keys = {.row = row, .held = true};
   for (int s = 0; s < HELD_SPANS; s++) {
