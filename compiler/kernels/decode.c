@@ -265,7 +265,7 @@ static void select_leaves(struct ir *k, struct decode *d, const val *args,
   IF (k, is_lt(k, i32(k, 1), args[PISA_DECODE_splits])) {
     decode_fetch_first(k, d);
   }
-  d->w.q = node_query_get_late(k, vars, d->w.zero);
+  d->w.q = node_query_get(k, vars, d->w.zero);
   wait_for_walk(k, d);
   IF (k, sees_few(k, d)) {
     list_all(k, d);
@@ -321,7 +321,7 @@ static void walk_and_share(struct ir *k, const struct plan_pyramid *plan, struct
   } else {
     fetch_for_walk(k, d, args, split);
   }
-  d->w.q = node_query_get_late(k, vars, d->w.zero);
+  d->w.q = node_query_get(k, vars, d->w.zero); /* waits for it */
   wait_for_leaves(k, d);
   IF (k, walks) {
     wait_for_walk(k, d);

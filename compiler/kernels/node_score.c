@@ -84,26 +84,13 @@ static struct mma_row zero_row(struct ir *k, int head_dim) {
   return x;
 }
 
-struct node_query node_query_get_late(struct ir *k, const struct node_query_vars *vars, val zero) {
-  struct node_query q = {.slots = vars->slots, .tiles = (vars->slots + 1) / 2, .late = zero};
+struct node_query node_query_get(struct ir *k, const struct node_query_vars *vars, val zero) {
+  struct node_query q = {.tiles = (vars->slots + 1) / 2};
   for (int s = 0; s < 2 * q.tiles; s++) {
-    q.a[s / 2].r[s % 2] =
-        s < vars->slots ? mma_row_vars_get(k, &vars->row[s]) : zero_row(k, vars->row[0].head_dim);
+    q.a[s / 2].r[s % 2] = s < vars->slots ? tied(k, mma_row_vars_get(k, &vars->row[s]), zero)
+                                          : zero_row(k, vars->row[0].head_dim);
   }
   return q;
-}
-
-static struct node_query tied_query(struct ir *k, const struct node_query *late, val zero) {
-  struct node_query q = *late;
-  q.late = (val){0};
-  for (int s = 0; s < q.slots; s++)
-    q.a[s / 2].r[s % 2] = tied(k, q.a[s / 2].r[s % 2], zero);
-  return q;
-}
-
-struct node_query node_query_get(struct ir *k, const struct node_query_vars *vars, val zero) {
-  const struct node_query late = node_query_get_late(k, vars, zero);
-  return tied_query(k, &late, zero);
 }
 
 /* ---- products ---- */
@@ -133,11 +120,8 @@ static void multiply_some(struct ir *k, const struct plan_pyramid *plan,
   struct mma_scores product[NODE_MAX_TILES];
   for (int j = 0; j < n; j++)
     b[j] = mma_row_load_apart(k, row[first + j], plan->head_dim, apart);
-  struct node_query q = *query;
-  if (!is_null(query->late)) /* what depends on |b| is not taken out of a loop */
-    q = tied_query(k, query, bit_and(k, b[0].word[0], query->late));
   for (int a = 0; a < query->tiles; a++) {
-    mma_multiply_each(k, &q.a[a], n, b, product);
+    mma_multiply_each(k, &query->a[a], n, b, product);
     for (int j = 0; j < n; j++)
       for (int i = 0; i < 4; i++)
         out->x[first + j][2 * a + i / 2][i % 2] = product[j].s[i / 2][i % 2];

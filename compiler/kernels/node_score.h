@@ -29,9 +29,8 @@ enum { NODE_MAX_SLOTS = 4, NODE_MAX_TILES = 8, NODE_MAX_VALUES = 8 };
 /* ---- the query ---- */
 
 struct node_query { /* A operands */
-  int slots, tiles;
+  int tiles;
   struct mma_rows a[NODE_MAX_SLOTS / 2];
-  val late; /* i32 0: not tied yet; null: tied */
 };
 struct node_query_vars { /* as loaded: a row a slot; so that it may be loaded ahead of its use */
   int slots;
@@ -44,8 +43,6 @@ void node_query_load(struct ir *k, const struct plan_pyramid *plan, const struct
 /* |zero|: i32 0 that neither compiler knows to be 0: it ties operands to registers, which would
    else be copied together before every product. */
 struct node_query node_query_get(struct ir *k, const struct node_query_vars *vars, val zero);
-/* Tied at every product, once its other rows are there: the query may come when they do. */
-struct node_query node_query_get_late(struct ir *k, const struct node_query_vars *vars, val zero);
 
 /* ---- columns ---- */
 
