@@ -41,7 +41,7 @@ def copied():
 def line(run, variant, ms, peer="cudnn", peer_ms=1.0, n=4096, density=0.125, **changes):
     return {"run": run, "commit": f"c-{run}", "device": "NVIDIA H200", "driver": "1", "bench": "piecewise",
             "variant": variant, "shape": {**SHAPE, "Nq": n, "Nk": n, "density": density}, "ms": ms, "peer": peer,
-            "peer_ms": peer_ms, **changes}
+            "peer_ms": peer_ms, "ptx_sha256": [variant], **changes}
 
 
 def write(path, lines):
@@ -204,6 +204,19 @@ def test_latest():
     assert table[4096][dense][1].run == "20260102" and table[4096][fa2][1].run == "20260101"
     drawn_scenes = [scene for row in table.values() for _, scene in row.values()]
     assert main_run(drawn_scenes) == "20260103" and main_run(drawn_scenes[-2:] + drawn_scenes[:2]) == "20260103"
+
+
+def test_code():
+    """Times of a pack's newest code alone, whichever runs they are of."""
+    from records import of_newest_code, scenes
+
+    new, old = {"ptx_sha256": ["b"]}, {"ptx_sha256": ["a"]}
+    found = scenes(write("a.jsonl", [
+        line("20260101", "lm", 0.3, **old), line("20260102", "lm", 0.2, **new), line("20260103", "lm", 0.2, n=8192, **new),
+        line("20260104", "mass", 0.1, **old)]))
+    assert [scene.run for scene in of_newest_code(found, "lm")] == ["20260102", "20260103"]
+    assert [scene.run for scene in of_newest_code(found, "mass")] == ["20260104"]
+    assert of_newest_code(found, "bsa") == []
 
 
 def test_devices():

@@ -28,6 +28,7 @@ class Scene:
     shape: dict  # without the density, which is each pack's own
     packs: dict  # (variant, density): ms
     peers: dict  # name: ms
+    code: dict  # variant: the sha256 of its PTX
 
     def takes(self, line):
         """Whether |line| is of this scene; the lines of one stand together in a record."""
@@ -61,9 +62,10 @@ def scenes(path):
     for line in lines(path):
         if not (found and found[-1].takes(line)):
             facts = {name: line[name] for name in ("run", "commit", "device", "driver", "bench")}
-            found.append(Scene(**facts, shape=shape_of(line), packs={}, peers={}))
+            found.append(Scene(**facts, shape=shape_of(line), packs={}, peers={}, code={}))
         found[-1].packs[line["variant"], line["shape"].get("density")] = line["ms"]
         found[-1].peers[line["peer"]] = line["peer_ms"]
+        found[-1].code[line["variant"]] = line["ptx_sha256"]
     check_runs(found, path)
     return sorted(found, key=lambda scene: scene.run)
 
@@ -81,6 +83,12 @@ def check_runs(found, path):
 def matching(found, bench, **shape):
     """The scenes of |bench| whose shapes have these values."""
     return [s for s in found if s.bench == bench and all(s.shape[name] == v for name, v in shape.items())]
+
+
+def of_newest_code(found, variant):
+    """The scenes of the code of |variant| that the newest has: times of older kernels are no part of a line."""
+    last = max((scene for scene in found if variant in scene.code), key=lambda scene: scene.run, default=None)
+    return [scene for scene in found if last and scene.code.get(variant) == last.code[variant]]
 
 
 def newest(found, members):

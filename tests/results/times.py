@@ -6,7 +6,7 @@ In: the folder of the records. Out: a Picture each, or Missing.
 import textwrap
 
 from canvas import CUDNN, DROP, FA2, ORDER_0, OURS, OURS_PLAIN, OURS_TOO, QUIET, TRITON, Picture
-from records import PACK, PEER, Missing, by_length, main_run, matching, one_device, scenes
+from records import PACK, PEER, Missing, by_length, main_run, matching, of_newest_code, one_device, scenes
 
 EIGHTH = 0.125
 NOTE_LETTERS = 145  # of a line under a picture
@@ -144,7 +144,7 @@ def selection_time(folder):
 
 def decode_step(folder):
     found = matching(scenes(folder / "h200/pyramid.jsonl"), "decode", **SELECTION)
-    found = [scene for scene in found if scene.run == found[-1].run]  # steps of older kernels are no part of a line
+    found = of_newest_code(found, "pyramid_lm")
     step = (PACK, "pyramid_lm", None)
     series = [((PEER, "fa2", None), "FlashAttention-2", FA2, "-"), (CUDNN_DENSE, "cuDNN", CUDNN, "-"),
               ((PACK, "pyramid_mass", None), "pyramid_mass", OURS_TOO, "-"), (step, "pyramid_lm", OURS, "-")]
