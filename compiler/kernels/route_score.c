@@ -171,20 +171,14 @@ static struct mma_row load_mean(struct ir *k, const struct route *a, val span) {
   return mma_row_load(k, row, a->plan->head_dim, &a->lanes);
 }
 
-/* The first of a lane's two columns of a span. */
-static val span_column(struct ir *k, const struct route *a, val span) {
+/* This lane's columns of a span. */
+static void finish_span(struct ir *k, const struct route *a, const struct mma_scores *dot,
+                        val span) {
   val warp_column = mul_const(k, a->lanes.warp, MMA_COLUMNS);
   val column = add(k, warp_column, frag_lane_column(k, &a->lanes));
-  return add(k, mul_const(k, span, SPAN), column);
-}
-
-/* All warps' columns of a span. */
-static void score_span(struct ir *k, const struct route *a, const struct mma_rows *queries,
-                       const struct mma_row *mean, val span) {
-  val column = span_column(k, a, span);
+  column = add(k, mul_const(k, span, SPAN), column);
   struct pair bias = bias_pair(k, a, column);
-  struct mma_scores dot = mma_multiply(k, queries, mean);
-  store_scores(k, a, column, &dot, &bias);
+  store_scores(k, a, column, dot, &bias);
 }
 
 static struct mma_rows share_queries(struct ir *k, const struct route *a,
@@ -210,13 +204,12 @@ static void score_ahead(struct ir *k, const struct route *a, const struct query 
   FOR (k, span, i32(k, 0), a->spans) {
     row = mma_row_vars_get(k, &mean);
     struct mma_scores dot = mma_multiply(k, &queries, &row);
-    val column = span_column(k, a, span), next = add_const(k, span, 1);
+    val next = add_const(k, span, 1);
     IF (k, is_lt(k, next, a->spans)) {
       row = load_mean(k, a, next);
       mma_row_vars_set(k, &mean, &row);
     }
-    struct pair bias = bias_pair(k, a, column);
-    store_scores(k, a, column, &dot, &bias);
+    finish_span(k, a, &dot, span);
   }
 }
 
@@ -246,7 +239,8 @@ static void score_and_limit(struct ir *k, const struct route *a) {
   struct mma_rows queries = share_queries(k, a, &query);
   FOR (k, span, i32(k, 0), a->spans) { /* not ahead: too few registers */
     struct mma_row mean = load_mean(k, a, span);
-    score_span(k, a, &queries, &mean, span);
+    struct mma_scores dot = mma_multiply(k, &queries, &mean);
+    finish_span(k, a, &dot, span);
   }
   cta_sync(k);
   val row = at(k, k->smem, mul(k, a->lanes.warp, a->row_bytes));
