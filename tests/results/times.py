@@ -96,9 +96,10 @@ def piecewise_speedup(folder):
                        "Batch 1, 24 heads of 128, bf16; random inputs; all from q, k, v to o counted; cuDNN's dense attention "
                        "beside it in the same run.")
     picture = Picture("What reading less brings: speed-up over cuDNN", 640, 314, note)
+    width = 190 if len(table) > 1 else 506
     for i, (n, scene) in enumerate(table.items()):
         shares = sorted({share for _, share in scene.packs if share < 1})
-        panel = picture.panel(f"{n} tokens", (52 + 316 * i, 62, 190, 198), "share of the key blocks read exactly",
+        panel = picture.panel(f"{n} tokens", (52 + 316 * i, 62, width, 198), "share of the key blocks read exactly",
                               "times as fast as cuDNN")
         panel.steps(shares, fraction)
         panel.log_y(0.7, 40, [0.125, 0.25, 0.5, 1, 2, 4, 8, 16, 32, 64])
