@@ -113,6 +113,7 @@ def seen(function):
         kept.append((module.value, request, size.value, stream.value))
         return launch(module, call, place, size, stream, error)
 
+    _torch._local.repeats.clear()  # the extension calls libpisa by itself
     _library.launch = keep
     try:
         held = function()

@@ -104,7 +104,7 @@ build_runtime() {
   command -v ninja >/dev/null && set -- "$@" -G Ninja
   timeout "$(left)" cmake "$@" >"$out/build.log" 2>&1 &&
     timeout "$(left)" cmake --build "$tree" -j 16 --target pisa_tool libpisa libpisa_shared man_pisa \
-      host_time host_launches contexts_test \
+      host_time host_launches contexts_test python_package \
       >>"$out/build.log" 2>&1 && return
   tail -n 30 "$out/build.log"
   result=2

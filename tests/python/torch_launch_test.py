@@ -1,5 +1,7 @@
-"""torch: the way of a GPU tensor to a launch, on a driver whose kernels do nothing; what it costs the host."""
+"""torch: the ways of a GPU tensor to a launch, on a driver whose kernels do nothing; what they cost the host."""
 
+import contextlib
+import ctypes
 import os
 import time
 import unittest
@@ -15,12 +17,18 @@ from pisa import _torch
 from torch_common import bits, inputs
 
 
+POINTER = ctypes.c_void_p
+LAUNCH = ctypes.PYFUNCTYPE(ctypes.c_int, POINTER, POINTER, POINTER, ctypes.c_size_t, POINTER, POINTER)
+
+
 class Launches(unittest.TestCase):
-    """The way of a GPU tensor, walked with CPU tensors on a driver whose kernels do nothing."""
+    """The way of a GPU tensor through Python, walked with CPU tensors on a driver whose kernels do nothing."""
+
+    extension = None
 
     def setUp(self):
         os.environ["PISA_LIBCUDA"] = os.environ["PISA_FAKE_CUDA"]
-        names = ("device_number", "current_device", "current_stream", "new_gpu", "new_workspace")
+        names = ("device_number", "current_device", "current_stream", "new_gpu", "new_workspace", "_repeat")
         self.saved = {name: getattr(_torch, name) for name in names}
         self.streams = []
         _torch.device_number = lambda x: 0
@@ -28,10 +36,34 @@ class Launches(unittest.TestCase):
         _torch.new_gpu = _torch.new_cpu
         _torch.new_workspace = lambda shape, *_: _torch.make_memory(*shape, "cpu")  # the GPU's allocator aligns
         _torch.current_stream = lambda device: self.streams.append(device) or 0
+        _torch._repeat = self.extension
+        _torch._local.repeats.clear()
 
     def tearDown(self):
         for name, value in self.saved.items():
             setattr(_torch, name, value)
+        _torch._local.repeats.clear()
+
+    @contextlib.contextmanager
+    def seen(self, note):
+        """note(call, by_repeat) sees every launch."""
+        launch, address = _torch.lib.launch, _torch.lib.launch_address
+
+        def keep(module, call, *rest):
+            note(call._obj, False)
+            return launch(module, call, *rest)
+
+        @LAUNCH
+        def keep_repeated(module, call, *rest):
+            note(_torch.lib.Attention.from_address(call), True)
+            return LAUNCH(address)(module, call, *rest)
+
+        _torch.lib.launch, _torch.lib.launch_address = keep, ctypes.cast(keep_repeated, POINTER).value
+        try:
+            yield
+        finally:
+            _torch.lib.launch, _torch.lib.launch_address = launch, address
+            _torch._local.repeats.clear()
 
     def test_calls(self):
         for name in (
@@ -64,57 +96,108 @@ class Launches(unittest.TestCase):
         self.assertEqual(len(pack._modules), 1)
 
     def test_layouts(self):
-        """Every call gets the plan of its own layouts, whatever the call before had."""
+        """Every call gets the layouts that it has, whatever the call before had; what was seen before is repeated."""
         pack, (q, k, v) = pisa.load(sample("hybrid")), inputs(300, 700)
         turned = q.transpose(1, 2).contiguous().transpose(1, 2)
         longer = inputs(300, 800)
-        seen, launch = [], _torch.lib.launch
+        seen = []
 
-        def keep(module, call, *rest):
-            request = call._obj
-            seen.append((request.n_k, request.q.stride[1], request.q.data, request.k.data, request.v.data))
-            return launch(module, call, *rest)
+        def note(call, by_repeat):
+            seen.append((by_repeat, call.n_k, call.q.stride[1], call.q.data, call.k.data, call.v.data))
 
-        _torch.lib.launch = keep
-        try:
+        with self.seen(note):
             for call in (
                 lambda *qkv: pisa.attention(*qkv, pack),
                 lambda *qkv: torch.ops.pisa.attention.default(*qkv, pack.key),
             ):
+                before = []
                 for qkv in [(q, k, v), (turned, k, v), longer, (turned, k, v), (turned, k, v)] * 2:
+                    layout = qkv[0].stride(), qkv[1].shape
                     o = call(*qkv)
                     self.assertEqual((o.shape, o.stride()), (qkv[0].shape, qkv[0].stride()))
-                    expected = (qkv[1].shape[2], qkv[0].stride(1), *(x.data_ptr() for x in qkv))
+                    repeated = self.extension is not None and layout in before
+                    expected = (repeated, qkv[1].shape[2], qkv[0].stride(1), *(x.data_ptr() for x in qkv))
                     self.assertEqual(seen.pop(), expected)
+                    before.append(layout)
                 for wrong in ((q, k.half(), v), (q, k, v[:, :, :-1]), (q, k, v.float()), (q[..., :32], k, v)):
                     with self.assertRaises(pisa.ArgumentError):
                         call(*wrong)
-        finally:
-            _torch.lib.launch = launch
+                parameter = torch.nn.Parameter(k, requires_grad=False)
+                self.assertEqual(call(q, parameter, v).shape, q.shape)
+                self.assertEqual(seen.pop()[0], False)
+        self.assertEqual(seen, [])
+
+    def test_outputs(self):
+        """What a call asks for is where the launch writes it."""
+        pack, (q, k, v) = pisa.load(sample("hybrid")), inputs(300, 700)
+        lengths, out = torch.tensor([650], dtype=torch.int32), torch.empty_like(q)
+        asked = {"return_lse": True, "return_blocks": True, "k_lengths": lengths, "out": out, "keep": 3, "scale": 0.5}
+        seen = []
+
+        def note(call, by_repeat):
+            pointers = [call.o.data, call.lse, call.blocks, call.k_lengths]
+            seen.append((by_repeat, pointers, call.keep, call.scale, call.worth))
+
+        with self.seen(note):
+            for repeated in (False, self.extension is not None):
+                found = pisa.attention(q, k, v, pack, **asked)
+                self.assertIs(found[0], out)
+                self.assertEqual([x.shape for x in found[1:]], [(1, 4, 300), (1, 4, 3, 3)])
+                addresses = [x.data_ptr() for x in (*found, lengths)]
+                self.assertEqual(seen.pop(), (repeated, addresses, 3, 0.5, None))
+
+    def test_selection(self):
+        pack, (q, k, v) = pisa.load(sample("select")), inputs(300, 300)
+        pyramid, last = pisa.Pyramid(pack, 1, 300, 2, device="cpu"), q[:, :, -1:].contiguous()
+        seen = []
+        with self.seen(lambda call, by_repeat: seen.append((by_repeat, call.blocks, call.worth, call.pyramid))):
+            for repeated in (False, self.extension is not None):
+                blocks, worth = pisa.select(q, k, pack, worth=True, pyramid=pyramid)
+                addresses = [x.data_ptr() for x in (blocks, worth, pyramid.memory)]
+                self.assertEqual(seen.pop(), (repeated, *addresses))
+                o = pisa.decode(last, k, v, pack, pyramid)
+                self.assertEqual(o.shape, last.shape)
+                self.assertEqual(seen.pop(), (repeated, None, None, pyramid.memory.data_ptr()))
+
+    def test_refusals(self):
+        """What libpisa refuses is an error on each way, with its sentence."""
+        pack, (q, k, v) = pisa.load(sample("hybrid")), inputs(300, 700)
+        whole = torch.empty(q.numel() + 8, dtype=q.dtype)
+        shifted = whole[1 : 1 + q.numel()].view(q.shape)
+        for out in (torch.empty_like(q), shifted, shifted, torch.empty_like(q), shifted):
+            if out is shifted:
+                with self.assertRaisesRegex(pisa.ArgumentError, "aligned|multiple"):
+                    pisa.attention(q, k, v, pack, out=out)
+            else:
+                self.assertIs(pisa.attention(q, k, v, pack, out=out), out)
+
+    def test_many_layouts(self):
+        pack = pisa.load(sample("hybrid"))
+        for n in range(2 * _torch.MOST_LAYOUTS + 2):
+            q, k, v = inputs(64, 64 + n)
+            self.assertEqual(pisa.attention(q, k, v, pack).shape, q.shape)
+        self.assertLessEqual(max(map(len, _torch._local.repeats.values()), default=0), _torch.MOST_LAYOUTS)
 
     def test_calls_within_calls(self):
         """A finalizer or a signal's handler may call in the midst of a call."""
         pack, outer, inner = pisa.load(sample("hybrid")), inputs(300, 700), inputs(300, 700)
-        seen, launch = [], _torch.lib.launch
+        seen, results, new_workspace = [], [None], _torch.new_workspace
 
-        def keep(module, call, *rest):
-            seen.append([getattr(call._obj, name).data for name in "qkvo"])
-            return launch(module, call, *rest)
-
-        def interrupt(device):
-            if not results[1:]:
+        def interrupt(*like):
+            if armed and not results[1:]:
                 results.append(None)
+                _torch._local.repeats.clear()
                 results[1] = pisa.attention(*inner, pack)
-            return 0
+            return new_workspace(*like)
 
-        pisa.attention(*outer, pack)
-        results = [None]
-        _torch.lib.launch, _torch.current_stream = keep, interrupt
-        try:
+        _torch.new_workspace, armed = interrupt, []
+        with self.seen(lambda call, by_repeat: seen.append([getattr(call, name).data for name in "qkvo"])):
+            for _ in range(2):
+                pisa.attention(*outer, pack)
+            seen.clear()
+            armed.append(True)
             results[0] = pisa.attention(*outer, pack)
             pisa.attention(*outer, pack)
-        finally:
-            _torch.lib.launch = launch
         wanted = [[x.data_ptr() for x in (*qkv, o)] for qkv, o in zip((inner, outer), reversed(results))]
         self.assertEqual(seen[:2], wanted)
         self.assertEqual(seen[2][:3], wanted[1][:3])
@@ -140,6 +223,13 @@ class Launches(unittest.TestCase):
                 best[name] = min(rounds) * 1e6
         print("".join(f"{name}: {us:.1f} us of a processor\n" for name, us in best.items()), end="")
         self.assertLess(best["pisa.attention"], 45, "three times what is promised on a machine that is not busy")
+
+
+@unittest.skipIf(_torch._repeat is None, "there is no extension, or torch is older than 2.10")
+class Repeats(Launches):
+    """The way through the extension."""
+
+    extension = _torch._repeat
 
 
 if __name__ == "__main__":

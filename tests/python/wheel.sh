@@ -25,15 +25,20 @@ $install --no-build-isolation --no-deps --config-settings build-dir="$work/build
 }
 cd "$work"
 PYTHONPATH=$work/site "$python" - "$work/site" <<'PYTHON'
+import os
 import sys
+import sysconfig
 
 import numpy as np
 
 import pisa
+from pisa import _extension
 
 assert "torch" not in sys.modules, "torch came with pisa"
 assert pisa.__file__.startswith(sys.argv[1]), pisa.__file__
 assert "flux1_dev" in pisa.packs(), pisa.packs()
+if os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")):
+    assert _extension.load() is not None, "the wheel has no extension, though Python's headers are here"
 pack = pisa.load("flux1_dev", density="0.10")
 q, k, v = np.random.default_rng(0).standard_normal((3, 1, 2, 1600, 128)).astype(np.float32)
 o = pisa.attention(q, k, v, pack)

@@ -62,13 +62,18 @@ version = _lib.pisa_version().decode()
 # A launch keeps the interpreter's lock: it takes microseconds, never waits, and so nobody else writes into its call.
 # Its arguments are objects of their C types, or byref of such: argtypes would convert each anew.
 launch = ctypes.PyDLL(path).pisa_launch
-
+launch_address = ctypes.cast(launch, c_void_p).value
 
 def check(error):
     """Raises what |error|, a CError that a call filled, says."""
     if error.status:
-        kind = ArgumentError if error.status == INVALID_ARGUMENT else Error
-        raise kind(error.message.decode(errors="replace"), _lib.pisa_status_name(error.status).decode())
+        fail(error.status, error.message)
+
+
+def fail(status, message):
+    """message: bytes, of a CError."""
+    kind = ArgumentError if status == INVALID_ARGUMENT else Error
+    raise kind(message.decode(errors="replace"), _lib.pisa_status_name(status).decode())
 
 
 def call(name, *arguments):

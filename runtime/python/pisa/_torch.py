@@ -1,9 +1,9 @@
 """Torch tensors: those of a GPU to pisa_launch on the current stream, those of the CPU to pisa_cpu_run.
 
 A call outside of graphs takes the short way, `eager`: what does not change between calls of the same shapes is kept in
-a plan, the rest is a handful of addresses. `quick` and `launch` are shorter still: they find the plan of a common call
-by the call's arguments as they came. Under torch.compile, and where torch watches (fake tensors, tracing), a call takes
-the custom ops of _torch_ops.
+a plan, the rest is a handful of addresses. `quick` and `launch` are shorter still: a common call like one before is made
+by the extension _repeat (repeat.c), which reads tensors through DLPack's C functions, of torch 2.10 on. Under
+torch.compile, and where torch watches (fake tensors, tracing), a call takes the custom ops of _torch_ops.
 """
 
 import ctypes
@@ -13,13 +13,14 @@ from ctypes import byref, c_int, c_size_t, c_void_p
 
 import torch
 
+from . import _extension, _request
 from . import _library as lib
-from . import _request
 from ._request import Layout, Options, check
 
 TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 OUTPUTS = {"lse": torch.float32, "blocks": torch.int32, "worth": torch.float32}
-MOST_PLANS = 1024  # names of plans in a thread, up to three a plan; a server with more shapes makes some anew
+MOST_PLANS = 1024  # of a thread; a server with more shapes makes some anew
+MOST_LAYOUTS = 64  # repeats of calls that differ in their layouts alone, among which is searched
 
 Tensor = torch.Tensor
 is_tensor = torch.is_tensor
@@ -38,15 +39,17 @@ def _maker(device):
     )
 
 
+_repeat = _extension.load() if hasattr(Tensor, "__dlpack_c_exchange_api__") else None
 new_cpu, new_gpu = _maker("cpu"), _maker("cuda")  # the latter's is on the current device
 new_workspace = new_gpu
 
 
 class _Local(threading.local):
-    """What each thread keeps: its plans by their names, and the devices whose context it has had current."""
+    """What each thread keeps: plans by their names, lists of repeats by what was asked for, and the devices whose
+    context it has had current."""
 
     def __init__(self):
-        self.plans, self.ready = {}, set()
+        self.plans, self.repeats, self.ready = {}, {}, set()
 
 
 _local = _Local()
@@ -109,6 +112,29 @@ class Plan:
             self.launch = (module, byref(request), self.workspace, self.size, self.stream, byref(self.error))
         self.workspace_like = ((self.size.value,), (1,), torch.uint8) if self.size.value else None
 
+    def repeat(self, *inputs):
+        """What _repeat makes calls of the layouts of |inputs| by; None where it cannot.
+
+        inputs: (q, k, v, k_lengths, memory, out) of a call that was made; there are no other arrays.
+        """
+        likes = [None if inputs[5] is not None else self.o_like, *[None] * len(_NOTHING)]
+        for i, _, like in self.made:
+            likes[1 + i] = like
+        return _repeat.make(
+            Tensor.__dlpack_c_exchange_api__,
+            Tensor,
+            lib.launch_address,
+            self.launch[0].value,
+            bytes(self.request),
+            self.size.value,
+            self.device,
+            current_device,
+            (new_gpu, tuple(likes)),
+            (new_workspace, self.workspace_like),
+            lib.fail,
+            inputs,
+        )
+
 
 def _like(name, shape):
     """What new_cpu and new_gpu make an output beside o from."""
@@ -130,30 +156,19 @@ def quick(pack, q, k, v, wishes, options_of, lengths=None, memory=None, out=None
 
 def launch(pack, q, k, v, wishes, options_of, lengths=None, memory=None, out=None):
     """`quick` for tensors that have none to watch them and that gradients were not asked for."""
-    device = device_number(q)
-    if device < 0 or device != current_device():
-        return None
-    # All that `eager` checks beside addresses.
-    of_v = None if v is None else (v.shape, v.stride(), v.dtype, device_number(v))
-    layout = (q.shape, q.stride(), q.dtype, device, k.shape, k.stride(), k.dtype, device_number(k), of_v)
-    if lengths is not None:
-        layout = (layout, "lengths", lengths.shape, lengths.stride(), lengths.dtype, device_number(lengths))
-    if memory is not None:
-        layout = (layout, "pyramid", device_number(memory))
-    if out is not None:
-        layout = (layout, "out", out.shape, out.stride(), out.dtype, out.device)
-    # The layouts of the last such call are compared, which is cheaper than to find those of an earlier one.
-    plans, name = _local.plans, (pack, wishes)
-    last, plan = plans.get(name, _NO_PLAN)
-    if last != layout:
-        plan = plans.get((name, layout))
-        if plan is None:
-            options, arrays = options_of(pack, *wishes), {**NO_ARRAYS, "k_lengths": lengths}
-            found = eager(pack, q, k, v, options, arrays, memory, out)
-            _keep((name, layout), _plan(pack, device, q, k, v, options, out))
+    repeats = _local.repeats.get((pack, wishes))
+    if repeats:
+        found = _repeat.launch(repeats, q, k, v, lengths, memory, out)
+        if found is not None:
             return found
-        plans[name] = layout, plan
-    return _perform(plan, q, k, v, None if lengths is None else {"k_lengths": lengths}, memory, out)
+    if device_number(q) < 0:
+        return None
+    options, arrays = options_of(pack, *wishes), {**NO_ARRAYS, "k_lengths": lengths}
+    found = eager(pack, q, k, v, options, arrays, memory, out)
+    if _repeat is not None and device_number(q) == current_device():
+        plan = _plan(pack, device_number(q), q, k, v, options, out)
+        _remember((pack, wishes), plan.repeat(q, k, v, lengths, memory, out))
+    return found
 
 
 def eager(pack, q, k, v, options, arrays, memory, out, made=None):
@@ -176,7 +191,6 @@ def eager(pack, q, k, v, options, arrays, memory, out, made=None):
 
 
 NO_ARRAYS = dict.fromkeys(("k_lengths", "lists", "q_starts", "k_starts", "pages"))
-_NO_PLAN = None, None
 _NOTHING = tuple(_request.Outputs())
 
 
@@ -219,6 +233,18 @@ def _perform(plan, q, k, v, arrays, memory, out, made=None):
         return (o,) + others
     finally:
         plan.busy = False
+
+
+def _remember(name, repeat):
+    repeats = _local.repeats
+    if repeat is None:
+        return
+    if len(repeats) >= MOST_PLANS:
+        repeats.clear()
+    known = repeats.setdefault(name, [])
+    if len(known) >= MOST_LAYOUTS:
+        known.clear()
+    known.append(repeat)
 
 
 def _keep(key, plan):
