@@ -100,7 +100,7 @@ static struct node_query_vars find_query(struct ir *k, struct walk *w, val query
   struct node_query_vars vars = node_query_vars_new(k, plan);
   w->query = query;
   w->kv_head = kv_head;
-  w->s = sequence_of_query(k, w->query);
+  w->s = sequence_of_step(k, w->query);
   load_query(k, w, &vars);
   w->offsets = level_offsets(k, w);
   w->t = sequence_token(k, &w->s, w->query);

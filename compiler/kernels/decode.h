@@ -47,11 +47,14 @@ struct decode_lanes {
   val first;     /* i1: of copies */
 };
 struct decode_lanes decode_lanes_of(struct ir *k, const struct decode *d);
-/* What is kept of the nodes of |depth| in slots |slot| of |w|, whose keys or scores are there.
-   |forced|: i1, all that are seen are kept unranked; null: no. */
-struct best decode_best(struct ir *k, const struct decode *d, const struct walk *w,
-                        const struct decode_lanes *x, val slot, val depth, val forced, val *node,
-                        val *key);
+/* What is kept of the nodes |node| of |depth| in slots |slot| of |w|, whose keys or scores are
+   there; this lane's key. */
+struct best decode_best_nodes(struct ir *k, const struct decode *d, const struct walk *w,
+                              const struct decode_lanes *x, val slot, val node, val depth,
+                              val *key);
+/* The same of leaves scored by their keys. |all|: i1, all that are seen are kept unranked. */
+struct best decode_best_leaves(struct ir *k, const struct decode *d, const struct decode_lanes *x,
+                               val slot, val all, val *leaf, val *key);
 
 /* ---- decode_many.c: choices of all warps ---- */
 

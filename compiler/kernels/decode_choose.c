@@ -109,21 +109,49 @@ static val share_of(struct ir *k, const struct decode *d, const struct walk *w,
 
 /* ---- the choice ---- */
 
-struct best decode_best(struct ir *k, const struct decode *d, const struct walk *w,
-                        const struct decode_lanes *x, val slot, val depth, val forced, val *node,
-                        val *key) {
+static val key_in(struct ir *k, const struct walk *w, val slot) {
+  return load(k, k->i32, at(k, w->keys, mul_const(k, slot, WALK_WORD)), WALK_WORD);
+}
+
+/* Its key, as it is forced, |forced| or not seen, which those that a warp has left may not tell. */
+static val complete_key(struct ir *k, const struct decode *d, const struct walk *w,
+                        const struct decode_lanes *x, val slot, val node, val depth, val forced) {
   val shift = walk_shift(k, w, depth), exists = is_lt(k, x->candidate, i32(k, x->n));
-  *node = walk_node(k, w, slot);
-  val seen = both(k, exists, is_le(k, *node, shift_right_signed(k, w->last, shift)));
-  val named = walk_is_forced(k, w, *node, shift);
+  val seen = both(k, exists, is_le(k, node, shift_right_signed(k, w->last, shift)));
+  val named = walk_is_forced(k, w, node, shift), key;
   if (!is_null(forced))
     named = either(k, named, forced);
   if (plan_is_mass(&d->plan))
-    *key = best_key(k, share_of(k, d, w, x, slot, seen));
+    key = best_key(k, share_of(k, d, w, x, slot, seen));
   else
-    *key = load(k, k->i32, at(k, w->keys, mul_const(k, slot, WALK_WORD)), WALK_WORD);
-  *key = choose(k, named, i32(k, BEST_FORCED), *key);
-  *key = choose(k, seen, *key, i32(k, BEST_ABSENT));
-  return best_of_lanes(k, &w->lanes, d->plan.keep, x->n, x->candidate, x->first, x->copy, *key,
+    key = key_in(k, w, slot);
+  key = choose(k, named, i32(k, BEST_FORCED), key);
+  return choose(k, seen, key, i32(k, BEST_ABSENT));
+}
+
+static struct best best_of(struct ir *k, const struct decode *d, const struct decode_lanes *x,
+                           val key) {
+  return best_of_lanes(k, &d->w.lanes, d->plan.keep, x->n, x->candidate, x->first, x->copy, key,
                        d->lanes);
+}
+
+struct best decode_best_nodes(struct ir *k, const struct decode *d, const struct walk *w,
+                              const struct decode_lanes *x, val slot, val node, val depth,
+                              val *key) {
+  const val no = {0};
+  if (walk_has_partial(&d->plan)) {
+    *key = complete_key(k, d, w, x, slot, node, depth, no);
+  } else { /* those of all slots are there, of nodes that are not seen too */
+    *key = key_in(k, w, slot);
+    if (x->n != WARP && x->n != x->copy)
+      *key = choose(k, is_lt(k, x->candidate, i32(k, x->n)), *key, i32(k, BEST_ABSENT));
+  }
+  return best_of(k, d, x, *key);
+}
+
+struct best decode_best_leaves(struct ir *k, const struct decode *d, const struct decode_lanes *x,
+                               val slot, val all, val *leaf, val *key) {
+  *leaf = walk_node(k, &d->w, slot);
+  *key = complete_key(k, d, &d->w, x, slot, *leaf, i32(k, 0), all);
+  return best_of(k, d, x, *key);
 }

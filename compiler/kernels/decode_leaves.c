@@ -9,7 +9,7 @@ static void keep_few_leaves(struct ir *k, struct decode *d, val all) {
   val slot = smin(k, x.candidate, i32(k, x.n - 1)), leaf, key;
   cta_sync(k);
   IF (k, d->one) {
-    struct best best = decode_best(k, d, &d->w, &x, slot, i32(k, 0), all, &leaf, &key);
+    struct best best = decode_best_leaves(k, d, &x, slot, all, &leaf, &key);
     IF (k, best.kept) {
       walk_write_leaf(k, &d->w, leaf, key, best.place);
     }

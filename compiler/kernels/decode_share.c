@@ -269,7 +269,7 @@ static val choose_few(struct ir *k, const struct share *x) {
   d.lanes = at(k, d.warp_lanes, mul_const(k, warp, decode_share_warp_bytes(&d.plan)));
   d.worths = at_const(k, d.lanes, DECODE_LANES * WALK_WORD);
   decode_name_walk(k, x->args);
-  struct best best = decode_best(k, &d, &d.w, &lanes, slot, i32(k, 0), x->all, &number, &key);
+  struct best best = decode_best_leaves(k, &d, &lanes, slot, x->all, &number, &key);
   val last = is_eq(k, warp, i32(k, d.warps - 1));
   IF (k, both(k, last, is_eq(k, x->split, i32(k, 0)))) {
     IF (k, best.kept) {

@@ -35,6 +35,13 @@ static val seen_parents(struct ir *k, const struct decode *d, const struct walk 
   return smin(k, seen, shift_left(k, kept, w->fan));
 }
 
+/* Where no score depends on it their number is not asked for: keys tell who is seen. */
+static val parents_at(struct ir *k, const struct decode *d, const struct walk *w, val depth) {
+  if (walk_has_partial(&d->plan))
+    return seen_parents(k, d, w, depth);
+  return shift_left(k, i32(k, d->plan.keep), w->fan);
+}
+
 /* Part |part| of a step from |depth| down. */
 static void score_part(struct ir *k, const struct decode *d, const struct decode_tiling *t,
                        val depth, val part) {
@@ -49,7 +56,9 @@ static void score_part(struct ir *k, const struct decode *d, const struct decode
   struct walk w = at_depth(k, d, i);
   val here = sub(k, depth, i);
   w.tiles = t->tiles;
-  w.parents = var_init(k, seen_parents(k, d, &w, here));
+  w.parents = var_init(k, parents_at(k, d, &w, here));
+  if (!walk_has_partial(&d->plan))
+    w.bound = shift_right_signed(k, w.last, walk_shift(k, &w, add_const(k, here, 1)));
   val first = sub(k, part, one_of(k, depths, begin, i));
   walk_score_tiles(k, &w, here, mul_const(k, first, t->tiles));
 }
@@ -102,26 +111,37 @@ static void put_kept(struct ir *k, struct decode *d, const struct best *best, va
   store_shared_if(k, best->kept, node, walk_kept_at(k, &d->w, best->place));
 }
 
+/* Where the |place|th of those that a depth keeps leaves its slot; behind it, its node. */
+static val slot_at(struct ir *k, const struct decode *d, val place) {
+  return at(k, d->places, mul_const(k, place, 2 * WALK_WORD));
+}
+
 static void choose_nodes(struct ir *k, struct decode *d, val depth, val depths) {
   const int g = d->plan.children, children = log2_from(g);
   const struct decode_lanes x = decode_lanes_of(k, d);
-  val mine = smin(k, x.candidate, i32(k, x.n - 1));
-  struct var slot = var_init(k, mine), i = var_init(k, i32(k, 0));
+  val mine = smin(k, x.candidate, i32(k, x.n - 1)), child = bit_and(k, mine, i32(k, g - 1));
+  val parent = shift_right(k, mine, i32(k, children)), i_0 = i32(k, 0);
+  const struct walk first = at_depth(k, d, i_0);
+  struct var slot = var_init(k, mine), node = var_init(k, walk_node(k, &first, mine));
+  struct var i = var_init(k, i_0);
   WHILE (k, is_lt(k, get(k, i), depths)) {
     const struct walk w = at_depth(k, d, get(k, i));
-    val here = sub(k, depth, get(k, i)), node, key, no = {0};
-    struct best best = decode_best(k, d, &w, &x, get(k, slot), here, no, &node, &key);
+    val here = sub(k, depth, get(k, i)), key;
+    struct best best = decode_best_nodes(k, d, &w, &x, get(k, slot), get(k, node), here, &key);
     set(k, i, add_const(k, get(k, i), 1));
     IF (k, is_eq(k, get(k, i), depths)) {
-      put_kept(k, d, &best, here, node, key);
+      put_kept(k, d, &best, here, get(k, node), key);
     }
     ELSE (k) {
-      store_shared_if(k, best.kept, get(k, slot),
-                      at(k, d->places, mul_const(k, best.place, WALK_WORD)));
+      store_shared_if(k, best.kept, get(k, slot), slot_at(k, d, best.place));
+      store_shared_if(k, best.kept, get(k, node),
+                      at_const(k, slot_at(k, d, best.place), WALK_WORD));
       warp_sync(k);
-      val parent = shift_right(k, mine, i32(k, children));
-      val above = load(k, k->i32, at(k, d->places, mul_const(k, parent, WALK_WORD)), WALK_WORD);
-      set(k, slot, add(k, mul_const(k, above, g), bit_and(k, mine, i32(k, g - 1))));
+      val above = slot_at(k, d, parent);
+      val slot_above = load(k, k->i32, above, WALK_WORD);
+      val node_above = load(k, k->i32, at_const(k, above, WALK_WORD), WALK_WORD);
+      set(k, slot, add(k, mul_const(k, slot_above, g), child));
+      set(k, node, add(k, mul_const(k, node_above, g), child));
     }
   }
 }

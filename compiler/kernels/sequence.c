@@ -81,6 +81,19 @@ struct sequence sequence_of_query(struct ir *k, val query) {
   return sequence_at(k, get(k, b));
 }
 
+struct sequence sequence_of_step(struct ir *k, val query) {
+  struct var b = var_init(k, query);
+  IF (k, is_packed(k)) {
+    set(k, b, search(k, SEQUENCE_ARG(q_starts), 0, false, query));
+  }
+  ELSE (k) {
+    IF (k, is_ne(k, SEQUENCE_ARG(n_q), i32(k, 1))) {
+      set(k, b, udiv(k, query, SEQUENCE_ARG(n_q)));
+    }
+  }
+  return sequence_at(k, get(k, b));
+}
+
 /* With equal rooms b n_k / tokens + b <= number, rounded down, is b (n_k + tokens) < (number + 1)
    tokens. */
 static val part_of_equal(struct ir *k, val number, int64_t tokens) {

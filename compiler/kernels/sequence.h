@@ -23,6 +23,8 @@ struct sequence {
 struct sequence sequence_at(struct ir *k, val b);
 /* That of query number |query| (i32, 0 .. T - 1): a division, or a binary search of q_starts. */
 struct sequence sequence_of_query(struct ir *k, val query);
+/* The same where sequences mostly have one query: no division then. */
+struct sequence sequence_of_step(struct ir *k, val query);
 /* The largest b for which floor(k_begin / tokens) + b <= number: whose span, leaf or parent it is;
    its place there in |place| (i32). Not checked: the place may lie behind the last one. */
 struct sequence sequence_of_part(struct ir *k, val number, int64_t tokens, val *place);

@@ -48,6 +48,7 @@ struct walk {
   struct node_query q;
   struct var parents; /* kept nodes, i32 */
   val fan;   /* i32: each stands for its 2^fan descendants so many levels below; null: for itself */
+  val bound; /* i32: of those, the last whose rows may be read, in place of those behind it; null */
   int tiles; /* of a product of many candidates; 0: as many as registers hold */
 
   /* the lane's place in a cluster, of the row before, or -1: not stored yet */
@@ -105,6 +106,9 @@ val walk_key(struct ir *k, const struct walk *w, val node, val shift, val worth)
 
 /* ---- walk_mask.c ---- */
 
+/* Whether some node that is ranked, or a part of a softmax, may not be full or not all in the past.
+ */
+bool walk_has_partial(const struct plan_pyramid *plan);
 /* Which rows of the level read count, as places among those of the kept nodes, and what the own
    node is worth where it is judged by its children. */
 struct walk_mask {

@@ -138,6 +138,8 @@ static void many_rows(struct ir *k, const struct walk *w, val base, val first, i
     else
       index = add(k, mul_const(k, tile, n), part);
     val node = walk_kept(k, w, smin(k, index, most));
+    if (!is_null(w->bound))
+      node = smin(k, node, w->bound);
     row[j] = row_pointer(k, w, base, node, 0);
     if (each > 1) {
       val within = bit_and(k, tile, i32(k, each - 1));

@@ -6,14 +6,13 @@
 
 enum { TILE = 8, FOUR = 4 };
 
-/* Whether some node that is ranked, or a part of a softmax, may not be full or not all in the past.
-   Of sums of full nodes in the past rows that do not count only make scores that nothing reads. */
-static bool has_partial(const struct plan_pyramid *plan) {
+/* Of sums of full nodes in the past rows that do not count only make scores that nothing reads. */
+bool walk_has_partial(const struct plan_pyramid *plan) {
   return plan_is_mass(plan) || !plan->causal || !plan->current;
 }
 /* With mean the own node is then judged by its children. */
 static bool judges_own(const struct plan_pyramid *plan) {
-  return plan->score == SCORE_MEAN && plan->causal && has_partial(plan);
+  return plan->score == SCORE_MEAN && plan->causal && walk_has_partial(plan);
 }
 
 /* Tokens of a node of the level read, log2. */
@@ -96,7 +95,7 @@ static void place_own(struct ir *k, const struct walk *w, val end, const val *ow
 }
 
 struct walk_mask walk_mask_of(struct ir *k, const struct walk *w, val depth) {
-  struct walk_mask m = {.masks = has_partial(w->plan), .judges = judges_own(w->plan)};
+  struct walk_mask m = {.masks = walk_has_partial(w->plan), .judges = judges_own(w->plan)};
   if (m.masks)
     set_reach(k, w, depth, &m);
   if (m.judges) {

@@ -74,7 +74,7 @@ struct decode_room {
   struct decode_tiling shallow; /* of a step of fewer */
   int slots[DECODE_MAX_DEPTHS]; /* the first of each depth */
   int first_tiles;              /* of a warp, where the first level is scored */
-  int kept, places;             /* words: of nodes; of those kept of many candidates */
+  int kept, places;             /* words: of nodes; of those kept of a depth, two each */
   int candidates, scores;       /* words: as walk_room's */
   int rank_parts;               /* of the candidates a rank of many counts, by a warp each */
   int ranks;                    /* words: of many candidates */
@@ -137,7 +137,7 @@ static inline struct decode_room decode_room_of(const struct plan_pyramid *walk)
   while (2 * r.first_tiles <= most && w.parents * rows > 8 * r.first_tiles * warps)
     r.first_tiles *= 2;
   r.kept = w.kept;
-  r.places = walk_round_up(walk->keep, DECODE_LANES);
+  r.places = 2 * walk_round_up(walk->keep, DECODE_LANES);
   r.candidates = walk_round_up(w.candidates > slots ? w.candidates : slots, 4) + DECODE_PAD;
   r.scores = plan_is_mass(walk) ? walk_round_up(r.candidates * (walk->group | 1), 4) : 0;
   const int groups = decode_groups(w.candidates);
