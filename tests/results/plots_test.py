@@ -207,14 +207,17 @@ def test_latest():
 
 
 def test_code():
-    """Times of a pack's newest code alone, whichever runs they are of."""
+    """Times of a pack's newest code, whichever runs they are of; at shapes that it has none of, of the code before."""
     from records import of_newest_code, scenes
 
-    new, old = {"ptx_sha256": ["b"]}, {"ptx_sha256": ["a"]}
+    new, old, oldest = ({"ptx_sha256": [digest]} for digest in "ba9")
     found = scenes(write("a.jsonl", [
-        line("20260101", "lm", 0.3, **old), line("20260102", "lm", 0.2, **new), line("20260103", "lm", 0.2, n=8192, **new),
+        line("20260100", "lm", 0.5, n=512, **oldest), line("20260100", "lm", 0.5, n=256, **oldest),
+        line("20260101", "lm", 0.3, **old), line("20260101", "lm", 0.4, n=512, **old),
+        line("20260102", "lm", 0.2, **new), line("20260103", "lm", 0.2, n=8192, **new),
         line("20260104", "mass", 0.1, **old)]))
-    assert [scene.run for scene in of_newest_code(found, "lm")] == ["20260102", "20260103"]
+    kept = [(scene.run, scene.shape["Nk"]) for scene in of_newest_code(found, "lm")]
+    assert kept == [("20260101", 512), ("20260102", 4096), ("20260103", 8192)], kept
     assert [scene.run for scene in of_newest_code(found, "mass")] == ["20260104"]
     assert of_newest_code(found, "bsa") == []
 

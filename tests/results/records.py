@@ -86,9 +86,15 @@ def matching(found, bench, **shape):
 
 
 def of_newest_code(found, variant):
-    """The scenes of the code of |variant| that the newest has: times of older kernels are no part of a line."""
-    last = max((scene for scene in found if variant in scene.code), key=lambda scene: scene.run, default=None)
-    return [scene for scene in found if last and scene.code.get(variant) == last.code[variant]]
+    """The scenes of the newest code of |variant|, and of the one before where that was not timed at such a shape: times
+    of older kernels are no part of a line."""
+    found = [scene for scene in found if variant in scene.code]
+    codes = []
+    for scene in sorted(found, key=lambda scene: scene.run, reverse=True):
+        if scene.code[variant] not in codes:
+            codes.append(scene.code[variant])
+    timed = [scene.shape for scene in found if scene.code[variant] == codes[0]]
+    return [s for s in found if s.code[variant] == codes[0] or s.code[variant] in codes[:2] and s.shape not in timed]
 
 
 def newest(found, members):
