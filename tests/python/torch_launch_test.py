@@ -1,8 +1,10 @@
 """torch: the ways of a GPU tensor to a launch, on a driver whose kernels do nothing; what they cost the host."""
 
+import concurrent.futures
 import contextlib
 import ctypes
 import os
+import threading
 import time
 import unittest
 
@@ -201,6 +203,25 @@ class Launches(unittest.TestCase):
         wanted = [[x.data_ptr() for x in (*qkv, o)] for qkv, o in zip((inner, outer), reversed(results))]
         self.assertEqual(seen[:2], wanted)
         self.assertEqual(seen[2][:3], wanted[1][:3])
+
+    def test_threads(self):
+        """Calls of several threads at once, which take turns in the midst of launches: each has its own tensors."""
+        pack, seen = pisa.load(sample("hybrid")), {}
+
+        def note(call, by_repeat):
+            time.sleep(0)  # another thread's turn
+            seen.setdefault(threading.get_ident(), set()).add(tuple(getattr(call, name).data for name in "qkv"))
+
+        def work(qkv):
+            for _ in range(50):
+                self.assertEqual(pisa.attention(*qkv, pack).shape, qkv[0].shape)
+            return threading.get_ident(), {tuple(x.data_ptr() for x in qkv)}
+
+        with self.seen(note), concurrent.futures.ThreadPoolExecutor(4) as pool:
+            expected = {}
+            for thread, addresses in pool.map(work, [inputs(300, 700) for _ in range(8)]):
+                expected.setdefault(thread, set()).update(addresses)
+        self.assertEqual(seen, expected)
 
     def test_host_time(self):
         pack = pisa.load(sample("hybrid"))
