@@ -137,25 +137,37 @@ static void place_output(pisa_attention *call, int output, void *address) {
   }
 }
 
+/* A tuple of |objects|, which it takes over; NULL with an exception set. */
+static PyObject *tuple_of(PyObject *objects[OUTPUTS]) {
+  PyObject *tuple = PyTuple_New(OUTPUTS);
+  for (int i = 0; i < OUTPUTS; i++) {
+    if (tuple)
+      PyTuple_SetItem(tuple, i, objects[i]);
+    else
+      Py_DECREF(objects[i]);
+  }
+  return tuple;
+}
+
 /* The tuple of outputs, with None for what is not made; a given |out| is the first. */
 static PyObject *make_outputs(const repeat *r, PyObject *out, pisa_attention *call) {
-  PyObject *outputs = PyTuple_New(OUTPUTS);
-  for (int i = 0; outputs && i < OUTPUTS; i++) {
-    PyObject *made = i == O ? out : Py_None;
+  PyObject *outputs[OUTPUTS];
+  for (int i = 0; i < OUTPUTS; i++) {
     void *address = NULL;
     if (r->outputs[i]) {
-      made = make(r, r->make, r->outputs[i], &address);
+      outputs[i] = make(r, r->make, r->outputs[i], &address);
       place_output(call, i, address);
     } else {
-      Py_INCREF(made);
+      outputs[i] = i == O ? out : Py_None;
+      Py_INCREF(outputs[i]);
     }
-    if (made) {
-      PyTuple_SetItem(outputs, i, made);
-    } else {
-      Py_CLEAR(outputs);
+    if (!outputs[i]) {
+      while (i-- > 0)
+        Py_DECREF(outputs[i]);
+      return NULL;
     }
   }
-  return outputs;
+  return tuple_of(outputs);
 }
 
 /* false: with an exception set. */
@@ -199,18 +211,31 @@ static PyObject *perform(const repeat *r, PyObject *out, void *const addresses[I
   return outputs;
 }
 
-/* The newest repeat of such layouts; NULL: none. Borrowed; |layouts| and |addresses| are filled. */
+/* Of the inputs that |objects| are. false: no repeat is of such, or with an exception set. */
+static bool look_by_last(PyObject *repeats, PyObject *const *objects, layout layouts[INPUTS],
+                         void *addresses[INPUTS]) {
+  Py_ssize_t n = PyList_Size(repeats);
+  PyObject *capsule = n > 0 ? PyList_GetItem(repeats, n - 1) : NULL;
+  const repeat *r = capsule ? PyCapsule_GetPointer(capsule, CAPSULE) : NULL;
+  if (!r)
+    return false;
+  Py_INCREF(capsule); /* whatever looking runs */
+  bool seen = look_at_all(r->exchange, r->tensor, objects, layouts, addresses);
+  Py_DECREF(capsule);
+  return seen;
+}
+
+/* The newest repeat of such layouts; NULL: none, or with an exception set. Borrowed; |addresses|
+   are filled. */
 static PyObject *find(PyObject *repeats, PyObject *const *objects, void *addresses[INPUTS]) {
   layout layouts[INPUTS];
-  const repeat *seen_by = NULL;
+  if (!look_by_last(repeats, objects, layouts, addresses))
+    return NULL;
   for (Py_ssize_t i = PyList_Size(repeats) - 1; i >= 0; i--) {
     PyObject *capsule = PyList_GetItem(repeats, i);
     const repeat *r = PyCapsule_GetPointer(capsule, CAPSULE);
     if (!r)
       return NULL;
-    if (!seen_by && !look_at_all(r->exchange, r->tensor, objects, layouts, addresses))
-      return NULL;
-    seen_by = r;
     if (!memcmp(layouts, r->inputs, sizeof layouts))
       return capsule;
   }
@@ -220,7 +245,9 @@ static PyObject *find(PyObject *repeats, PyObject *const *objects, void *address
 static const char LAUNCH_DOC[] =
     "launch(repeats, q, k, v, k_lengths, memory, out): the call by the one of the list |repeats| "
     "that has these layouts.\n\nReturns (o, lse, blocks, worth, csr_offsets, csr_queries), None "
-    "for what such calls do not make; or None: no repeat is of such a call.";
+    "for what such calls do not make; or None: no repeat is of such a call, or its device is not "
+    "the "
+    "current one.";
 
 static PyObject *launch(PyObject *module, PyObject *const *objects, Py_ssize_t n) {
   (void)module;
@@ -262,9 +289,12 @@ static void destroy(PyObject *capsule) {
   free_repeat(PyCapsule_GetPointer(capsule, CAPSULE));
 }
 
-/* The table of this version, or NULL. */
+/* The table of this version; NULL: there is none. No exception is set. */
 static const dlpack_exchange *exchange_of(PyObject *capsule) {
-  const dlpack_header *header = PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
+  static const char name[] = "dlpack_exchange_api";
+  if (!PyCapsule_IsValid(capsule, name))
+    return NULL;
+  const dlpack_header *header = PyCapsule_GetPointer(capsule, name);
   while (header && header->major > DLPACK_MAJOR)
     header = header->older;
   const dlpack_exchange *exchange = (const dlpack_exchange *)header;
@@ -291,17 +321,27 @@ static bool read_outputs(repeat *r, PyObject *outputs) {
   return true;
 }
 
-/* false: with an exception set. */
+/* Those of a call long gone: a call sets the pointers of what it has. */
+static void forget_pointers(pisa_attention *call) {
+  call->q.data = call->k.data = call->v.data = call->o.data = NULL;
+  call->lse = call->worth = NULL;
+  call->blocks = call->csr_offsets = call->csr_queries = NULL;
+  call->k_lengths = call->lists = call->q_starts = call->k_starts = call->pages = NULL;
+  call->pyramid = NULL;
+}
+
+/* Of a caller who knows fewer fields the others are zero (pisa.h). false: with an exception set. */
 static bool read_call(repeat *r, PyObject *request) {
   char *bytes;
   Py_ssize_t size;
   if (PyBytes_AsStringAndSize(request, &bytes, &size))
     return false;
-  if (size != (Py_ssize_t)sizeof r->call) {
+  if ((size_t)size > sizeof r->call) {
     PyErr_Format(PyExc_ValueError, "a pisa_attention has %zu bytes, not %zd", sizeof r->call, size);
     return false;
   }
-  memcpy(&r->call, bytes, sizeof r->call);
+  memcpy(&r->call, bytes, (size_t)size);
+  forget_pointers(&r->call);
   return true;
 }
 
@@ -325,7 +365,7 @@ static const char MAKE_DOC[] =
     "where such calls cannot be repeated.\n\n"
     "exchange: __dlpack_c_exchange_api__ of the type |tensor|\n"
     "launch, module: addresses of pisa_launch and of a pisa_module\n"
-    "request: the bytes of a pisa_attention, whose pointers are not looked at\n"
+    "request: the bytes of a pisa_attention, whose pointers do not matter\n"
     "device, current_device: where the tensors are; a function that tells the current one\n"
     "outputs: for each of launch's results what make(*...) is called with, or None; room: the same "
     "for the workspace\n"

@@ -126,7 +126,9 @@ class Repeats(unittest.TestCase):
         inputs += (None,) * (6 - len(inputs))
         request = lib.Attention(struct_size=ctypes.sizeof(lib.Attention), n_k=700, keep=5, phase=1)
         request.q.stride[2] = 64
-        request.q.data = 7  # the address of a call long gone
+        for name in ("lse", "blocks", "worth", "k_lengths", "lists", "q_starts", "k_starts", "pages", "pyramid"):
+            setattr(request, name, 7)  # the address of a call long gone
+        request.q.data = request.csr_offsets = request.csr_queries = 7
         given = {
             "exchange": exchange(),
             "tensor": Tensor,
@@ -161,7 +163,8 @@ class Repeats(unittest.TestCase):
         self.assertEqual((call.n_k, call.keep, call.phase, call.q.stride[2]), (700, 5, 1, 64))
         pointers = [call.q.data, call.k.data, call.v.data, call.o.data]
         self.assertEqual(pointers, [x.address for x in (self.q, self.k, self.v, self.made[0])])
-        self.assertEqual((call.k_lengths, call.pyramid, call.lse, call.blocks), (None,) * 4)
+        names = ("k_lengths", "pyramid", "lse", "blocks", "worth", "lists", "q_starts", "k_starts", "pages")
+        self.assertEqual({getattr(call, name) for name in (*names, "csr_offsets", "csr_queries")}, {None})
 
     def test_every_array(self):
         """Each input and output goes to its own field; a given out is the first result."""
@@ -259,11 +262,58 @@ class Repeats(unittest.TestCase):
             addresses, [[inner[0].address, self.made[1].address], [self.q.address, self.made[0].address]]
         )
 
+    def test_looking_runs_anything(self):
+        """As far as the extension knows it may: the list may be another afterwards."""
+
+        repeats = []
+
+        @LOOK
+        def forget(x, out):
+            repeats.clear()
+            return look(x, out)
+
+        made = [self.make(), self.make(exchange=exchange(look=forget))]
+        repeats.extend(made)
+        made.clear()
+        self.assertIsNone(self.launch(repeats))
+        self.assertEqual((repeats, self.launches), ([], []))
+
+    def test_exchange_fails(self):
+        """A stream, or the address of what was made, that cannot be had. A function of ctypes cannot leave an exception
+        behind, as one of torch does: so the interpreter makes its own of it."""
+
+        @STREAM
+        def no_stream(device_type, device, out):
+            return -1
+
+        with self.assertRaises(SystemError):
+            self.launch([self.make(exchange=exchange(current_stream=no_stream))])
+
+        def odd(*like):
+            return new((1,), code=None)
+
+        for changed in ({"room": (odd, (1,))}, {"made": (odd, ((1,), *(None,) * 5))}):
+            with self.assertRaises(SystemError):
+                self.launch([self.make(**changed)])
+        self.assertEqual(self.launches, [])
+
+    def test_shorter_request(self):
+        """Of a package that knows fewer fields than the extension: the others are zero."""
+        size = lib.Attention.csr_offsets.offset
+        request = bytes(lib.Attention(struct_size=size, n_k=700))[:size]
+        self.assertIsNotNone(self.launch([self.make(request=request)]))
+        call = self.launches[0][1]
+        self.assertEqual((call.struct_size, call.n_k, call.csr_offsets, call.csr_queries), (size, 700, None, None))
+        with self.assertRaisesRegex(ValueError, "bytes"):
+            self.make(request=bytes(ctypes.sizeof(lib.Attention) + 8))
+
     def test_what_cannot_be_repeated(self):
+        for nothing in (None, 5, new_capsule(1, b"another", None)):
+            self.assertIsNone(self.make(exchange=nothing))
         self.assertIsNone(self.make(Subclass(self.q.array), self.k, self.v))
         self.assertIsNone(self.make(exchange=exchange(major=2)))
         self.assertIsNone(self.make(exchange=exchange(look=LOOK())))
-        for changed in ({"request": b"short"}, {"made": (new, ())}, {"module": None}, {"inputs": [1]}, {"inputs": ()}):
+        for changed in ({"request": "text"}, {"made": (new, ())}, {"module": None}, {"inputs": [1]}, {"inputs": ()}):
             with self.subTest(changed), self.assertRaises((ValueError, TypeError)):
                 self.make(**changed)
         with self.assertRaises(TypeError):

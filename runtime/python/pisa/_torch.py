@@ -39,7 +39,9 @@ def _maker(device):
     )
 
 
-_repeat = _extension.load() if hasattr(Tensor, "__dlpack_c_exchange_api__") else None
+# Other packages give older torches a table of their own, whose stream is not torch's.
+_repeat = _extension.load() if torch.__version__ >= (2, 10) else None
+exchange = getattr(Tensor, "__dlpack_c_exchange_api__", None)
 new_cpu, new_gpu = _maker("cpu"), _maker("cuda")  # the latter's is on the current device
 new_workspace = new_gpu
 
@@ -121,7 +123,7 @@ class Plan:
         for i, _, like in self.made:
             likes[1 + i] = like
         return _repeat.make(
-            Tensor.__dlpack_c_exchange_api__,
+            exchange,
             Tensor,
             lib.launch_address,
             self.launch[0].value,
@@ -165,7 +167,8 @@ def launch(pack, q, k, v, wishes, options_of, lengths=None, memory=None, out=Non
         return None
     options, arrays = options_of(pack, *wishes), {**NO_ARRAYS, "k_lengths": lengths}
     found = eager(pack, q, k, v, options, arrays, memory, out)
-    if _repeat is not None and device_number(q) == current_device():
+    exact = type(k) is Tensor and (v is None or type(v) is Tensor)
+    if _repeat is not None and exact and device_number(q) == current_device():
         plan = _plan(pack, device_number(q), q, k, v, options, out)
         _remember((pack, wishes), plan.repeat(q, k, v, lengths, memory, out))
     return found
