@@ -80,6 +80,11 @@ class Gpu(unittest.TestCase):
             self.assertEqual(found.get_device(), 1)
             self.assertTrue(torch.equal(found.to("cuda:0"), expected))
             self.assertTrue(torch.equal(pisa.attention(*qkv, pack), expected))
+        there = [x.to("cuda:1") for x in qkv]
+        for current in (1, 1, 0, 1):  # as the current device, where calls are repeated, and not
+            with torch.cuda.device(current):
+                self.assertTrue(torch.equal(pisa.attention(*there, pack).to("cuda:0"), expected))
+                self.assertTrue(torch.equal(pisa.attention(*qkv, pack), expected))
 
     def test_host_time(self):
         """What a call takes the host, the driver's launches included; few enough that the queue does not fill."""
