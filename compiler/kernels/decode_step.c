@@ -35,11 +35,15 @@ static val seen_parents(struct ir *k, const struct decode *d, const struct walk 
   return smin(k, seen, shift_left(k, kept, w->fan));
 }
 
-/* Where no score depends on it their number is not asked for: keys tell who is seen. */
-static val parents_at(struct ir *k, const struct decode *d, const struct walk *w, val depth) {
-  if (walk_has_partial(&d->plan))
-    return seen_parents(k, d, w, depth);
-  return shift_left(k, i32(k, d->plan.keep), w->fan);
+/* Which parents |w| scores the children of. Where no score depends on how many are seen that is not
+   asked for: keys tell who is, and rows behind the last are not read. */
+static void set_parents(struct ir *k, const struct decode *d, struct walk *w, val depth) {
+  if (walk_has_partial(&d->plan)) {
+    w->parents = var_init(k, seen_parents(k, d, w, depth));
+    return;
+  }
+  w->parents = var_init(k, shift_left(k, i32(k, d->plan.keep), w->fan));
+  w->bound = shift_right_signed(k, w->last, walk_shift(k, w, add_const(k, depth, 1)));
 }
 
 /* Part |part| of a step from |depth| down. */
@@ -56,9 +60,7 @@ static void score_part(struct ir *k, const struct decode *d, const struct decode
   struct walk w = at_depth(k, d, i);
   val here = sub(k, depth, i);
   w.tiles = t->tiles;
-  w.parents = var_init(k, parents_at(k, d, &w, here));
-  if (!walk_has_partial(&d->plan))
-    w.bound = shift_right_signed(k, w.last, walk_shift(k, &w, add_const(k, here, 1)));
+  set_parents(k, d, &w, here);
   val first = sub(k, part, one_of(k, depths, begin, i));
   walk_score_tiles(k, &w, here, mul_const(k, first, t->tiles));
 }
@@ -120,10 +122,10 @@ static void choose_nodes(struct ir *k, struct decode *d, val depth, val depths) 
   const int g = d->plan.children, children = log2_from(g);
   const struct decode_lanes x = decode_lanes_of(k, d);
   val mine = smin(k, x.candidate, i32(k, x.n - 1)), child = bit_and(k, mine, i32(k, g - 1));
-  val parent = shift_right(k, mine, i32(k, children)), i_0 = i32(k, 0);
-  const struct walk first = at_depth(k, d, i_0);
+  val parent = shift_right(k, mine, i32(k, children));
+  const struct walk first = at_depth(k, d, i32(k, 0));
   struct var slot = var_init(k, mine), node = var_init(k, walk_node(k, &first, mine));
-  struct var i = var_init(k, i_0);
+  struct var i = var_init(k, i32(k, 0));
   WHILE (k, is_lt(k, get(k, i), depths)) {
     const struct walk w = at_depth(k, d, get(k, i));
     val here = sub(k, depth, get(k, i)), key;
@@ -133,9 +135,9 @@ static void choose_nodes(struct ir *k, struct decode *d, val depth, val depths) 
       put_kept(k, d, &best, here, get(k, node), key);
     }
     ELSE (k) {
-      store_shared_if(k, best.kept, get(k, slot), slot_at(k, d, best.place));
-      store_shared_if(k, best.kept, get(k, node),
-                      at_const(k, slot_at(k, d, best.place), WALK_WORD));
+      val place = slot_at(k, d, best.place);
+      store_shared_if(k, best.kept, get(k, slot), place);
+      store_shared_if(k, best.kept, get(k, node), at_const(k, place, WALK_WORD));
       warp_sync(k);
       val above = slot_at(k, d, parent);
       val slot_above = load(k, k->i32, above, WALK_WORD);

@@ -70,28 +70,30 @@ static val search(struct ir *k, val starts, int shift, bool counts, val number) 
   return get(k, low);
 }
 
-struct sequence sequence_of_query(struct ir *k, val query) {
-  struct var b = var_new(k, k->i32);
-  IF (k, is_packed(k)) {
-    set(k, b, search(k, SEQUENCE_ARG(q_starts), 0, false, query));
-  }
-  ELSE (k) {
-    set(k, b, udiv(k, query, SEQUENCE_ARG(n_q)));
-  }
-  return sequence_at(k, get(k, b));
-}
-
-struct sequence sequence_of_step(struct ir *k, val query) {
+/* |mostly_one|: a branch spares most calls the division. */
+static struct sequence of_query(struct ir *k, val query, bool mostly_one) {
   struct var b = var_init(k, query);
   IF (k, is_packed(k)) {
     set(k, b, search(k, SEQUENCE_ARG(q_starts), 0, false, query));
   }
   ELSE (k) {
-    IF (k, is_ne(k, SEQUENCE_ARG(n_q), i32(k, 1))) {
+    if (mostly_one) {
+      IF (k, is_ne(k, SEQUENCE_ARG(n_q), i32(k, 1))) {
+        set(k, b, udiv(k, query, SEQUENCE_ARG(n_q)));
+      }
+    } else {
       set(k, b, udiv(k, query, SEQUENCE_ARG(n_q)));
     }
   }
   return sequence_at(k, get(k, b));
+}
+
+struct sequence sequence_of_query(struct ir *k, val query) {
+  return of_query(k, query, false);
+}
+
+struct sequence sequence_of_step(struct ir *k, val query) {
+  return of_query(k, query, true);
 }
 
 /* With equal rooms b n_k / tokens + b <= number, rounded down, is b (n_k + tokens) < (number + 1)

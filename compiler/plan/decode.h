@@ -74,7 +74,7 @@ struct decode_room {
   struct decode_tiling shallow; /* of a step of fewer */
   int slots[DECODE_MAX_DEPTHS]; /* the first of each depth */
   int first_tiles;              /* of a warp, where the first level is scored */
-  int kept, places;             /* words: of nodes; of those kept of a depth, two each */
+  int kept, places;             /* words: of nodes; of those kept of a depth, two each at most */
   int candidates, scores;       /* words: as walk_room's */
   int rank_parts;               /* of the candidates a rank of many counts, by a warp each */
   int ranks;                    /* words: of many candidates */

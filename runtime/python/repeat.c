@@ -10,6 +10,7 @@
 #include <Python.h>
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "runtime/pisa.h"
@@ -105,36 +106,23 @@ static PyObject *make(const repeat *r, PyObject *maker, PyObject *arguments, voi
 
 /* ---- launch ---- */
 
-static void place_inputs(pisa_attention *call, void *const addresses[INPUTS]) {
-  call->q.data = addresses[Q];
-  call->k.data = addresses[K];
-  call->v.data = addresses[V];
-  call->k_lengths = addresses[LENGTHS];
-  call->pyramid = addresses[PYRAMID];
-  call->o.data = addresses[OUT];
-}
+/* The pointer that each is in a pisa_attention. */
+static const size_t input_fields[INPUTS] = {
+    [Q] = offsetof(pisa_attention, q.data),        [K] = offsetof(pisa_attention, k.data),
+    [V] = offsetof(pisa_attention, v.data),        [LENGTHS] = offsetof(pisa_attention, k_lengths),
+    [PYRAMID] = offsetof(pisa_attention, pyramid), [OUT] = offsetof(pisa_attention, o.data),
+};
+static const size_t output_fields[OUTPUTS] = {
+    [O] = offsetof(pisa_attention, o.data),
+    [LSE] = offsetof(pisa_attention, lse),
+    [BLOCKS] = offsetof(pisa_attention, blocks),
+    [WORTH] = offsetof(pisa_attention, worth),
+    [CSR_OFFSETS] = offsetof(pisa_attention, csr_offsets),
+    [CSR_QUERIES] = offsetof(pisa_attention, csr_queries),
+};
 
-static void place_output(pisa_attention *call, int output, void *address) {
-  switch (output) {
-  case O:
-    call->o.data = address;
-    break;
-  case LSE:
-    call->lse = address;
-    break;
-  case BLOCKS:
-    call->blocks = address;
-    break;
-  case WORTH:
-    call->worth = address;
-    break;
-  case CSR_OFFSETS:
-    call->csr_offsets = address;
-    break;
-  case CSR_QUERIES:
-    call->csr_queries = address;
-    break;
-  }
+static void place(pisa_attention *call, size_t field, void *address) {
+  memcpy((char *)call + field, &address, sizeof address);
 }
 
 /* A tuple of |objects|, which it takes over; NULL with an exception set. */
@@ -156,7 +144,7 @@ static PyObject *make_outputs(const repeat *r, PyObject *out, pisa_attention *ca
     void *address = NULL;
     if (r->outputs[i]) {
       outputs[i] = make(r, r->make, r->outputs[i], &address);
-      place_output(call, i, address);
+      place(call, output_fields[i], address);
     } else {
       outputs[i] = i == O ? out : Py_None;
       Py_INCREF(outputs[i]);
@@ -204,7 +192,8 @@ static int is_current(const repeat *r) {
 
 static PyObject *perform(const repeat *r, PyObject *out, void *const addresses[INPUTS]) {
   pisa_attention call = r->call;
-  place_inputs(&call, addresses);
+  for (int i = 0; i < INPUTS; i++)
+    place(&call, input_fields[i], addresses[i]);
   PyObject *outputs = make_outputs(r, out, &call);
   if (outputs && !enqueue(r, &call))
     Py_CLEAR(outputs);
@@ -323,11 +312,11 @@ static bool read_outputs(repeat *r, PyObject *outputs) {
 
 /* Those of a call long gone: a call sets the pointers of what it has. */
 static void forget_pointers(pisa_attention *call) {
-  call->q.data = call->k.data = call->v.data = call->o.data = NULL;
-  call->lse = call->worth = NULL;
-  call->blocks = call->csr_offsets = call->csr_queries = NULL;
-  call->k_lengths = call->lists = call->q_starts = call->k_starts = call->pages = NULL;
-  call->pyramid = NULL;
+  for (int i = 0; i < INPUTS; i++)
+    place(call, input_fields[i], NULL);
+  for (int i = 0; i < OUTPUTS; i++)
+    place(call, output_fields[i], NULL);
+  call->lists = call->q_starts = call->k_starts = call->pages = NULL;
 }
 
 /* Of a caller who knows fewer fields the others are zero (pisa.h). false: with an exception set. */

@@ -64,6 +64,7 @@ version = _lib.pisa_version().decode()
 launch = ctypes.PyDLL(path).pisa_launch
 launch_address = ctypes.cast(launch, c_void_p).value
 
+
 def check(error):
     """Raises what |error|, a CError that a call filled, says."""
     if error.status:
